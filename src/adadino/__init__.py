@@ -1,0 +1,37 @@
+"""Find what changed between two co-registered images of one place.
+
+The public names are imported when first used, so `import adadino` costs nothing.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+__version__ = "0.1.0"
+__all__ = ["AdaDINO", "AdaDINOError", "Config", "load", "predict"]
+
+if TYPE_CHECKING:
+    from adadino.config import Config
+    from adadino.errors import AdaDINOError
+    from adadino.model.adadino import AdaDINO
+    from adadino.model.checkpoint import load, predict
+
+_HOMES = {
+    "AdaDINO": "adadino.model.adadino",
+    "AdaDINOError": "adadino.errors",
+    "Config": "adadino.config",
+    "load": "adadino.model.checkpoint",
+    "predict": "adadino.model.checkpoint",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module 'adadino' has no attribute {name!r}")
+    from importlib import import_module
+
+    return getattr(import_module(_HOMES[name]), name)
+
+
+def __dir__() -> list[str]:
+    return sorted([*globals(), *__all__])

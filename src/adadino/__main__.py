@@ -1,0 +1,5 @@
+"""`python -m adadino`."""
+
+from adadino.cli.app import main
+
+main()

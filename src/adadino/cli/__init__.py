@@ -1,0 +1,1 @@
+"""The command line: one verb, one function, heavy imports inside the verb."""

@@ -1,0 +1,91 @@
+"""What every verb prints: one JSON object with --json, else text for people; progress to stderr."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Annotated, Any
+
+import typer
+
+Json = Annotated[
+    bool, typer.Option("--json", help="Print one JSON object on standard output, nothing else.")
+]
+Quiet = Annotated[bool, typer.Option("-q", "--quiet", help="No progress, results only.")]
+
+
+def print_json(data: Mapping[str, Any]) -> None:
+    """Print one JSON object on standard output."""
+    typer.echo(json.dumps(data, indent=2, allow_nan=False, default=str))
+
+
+def print_table(
+    title: str, columns: Sequence[str], rows: Sequence[Sequence[object]], *, note: str = ""
+) -> None:
+    """Print a table, the first column left, the others right-aligned."""
+    from rich.console import Console
+    from rich.table import Table
+
+    table = Table(title=title, title_justify="left", caption=note or None, caption_justify="left")
+    for index, column in enumerate(columns):
+        table.add_column(column, justify="left" if index == 0 else "right")
+    for row in rows:
+        table.add_row(*(str(cell) for cell in row))
+    # Off a terminal rich assumes 80 columns and would cut the cells.
+    Console(width=None if sys.stdout.isatty() else 120).print(table)
+
+
+@contextmanager
+def progress(label: str, *, quiet: bool = False) -> Iterator[Progress]:
+    """A bar on a terminal, a plain line now and then elsewhere, both on standard error."""
+    reporter = Progress(label, quiet=quiet)
+    try:
+        yield reporter
+    finally:
+        reporter.close()
+
+
+class Progress:
+    """Counts done of total; call it with both and an optional message."""
+
+    def __init__(self, label: str, *, quiet: bool) -> None:
+        self.label, self.quiet = label, quiet
+        self.bar: Any = None
+        self.shown = -1
+        if not quiet and sys.stderr.isatty():
+            from rich.console import Console
+            from rich.progress import (
+                BarColumn,
+                MofNCompleteColumn,
+                TextColumn,
+                TimeRemainingColumn,
+            )
+            from rich.progress import Progress as Bar
+
+            self.bar = Bar(
+                TextColumn("{task.description}"),
+                BarColumn(),
+                MofNCompleteColumn(),
+                TimeRemainingColumn(),
+                console=Console(stderr=True),
+            )
+            self.task = self.bar.add_task(label, total=None)
+            self.bar.start()
+
+    def __call__(self, done: int, total: int, message: str = "") -> None:
+        """Report progress."""
+        if self.bar is not None:
+            text = f"{self.label} {message}".strip()
+            self.bar.update(self.task, completed=done, total=total, description=text)
+        elif not self.quiet:
+            tenth = 10 * done // max(total, 1)
+            if tenth != self.shown:
+                self.shown = tenth
+                typer.echo(f"{self.label}: {done}/{total} {message}".rstrip(), err=True)
+
+    def close(self) -> None:
+        """Stop drawing."""
+        if self.bar is not None:
+            self.bar.stop()

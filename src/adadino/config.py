@@ -1,0 +1,279 @@
+"""The model's configuration as frozen dataclasses, and its presets.
+
+Every ablation of the paper is a value here: frozen baseline `cgla.mode=off`, pair-blind
+`cgla.mode=blind`, without delta `cgla.delta=none`, symmetric delta `cgla.delta=symmetric`, priors
+`cpgr.prior=none|spatial|delta|spatial,delta|local`, selection `bscs.selection`, budget `bscs.k`.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass, field
+from typing import Literal
+
+from adadino.errors import ConfigError
+
+SAT_MEAN, SAT_STD = (0.430, 0.411, 0.296), (0.213, 0.156, 0.143)
+LVD_MEAN, LVD_STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
+
+Prior = Literal["spatial", "delta", "local"]
+
+
+def _check(ok: bool, message: str) -> None:
+    if not ok:
+        raise ConfigError(message)
+
+
+@dataclass(frozen=True)
+class BackboneConfig:
+    """The DINOv3 vision transformer and the normalisation its weights were trained with."""
+
+    name: str = "vitl16"
+    """The preset this backbone follows."""
+    dim: int = 1024
+    """Width D of a token."""
+    depth: int = 24
+    """Number of blocks."""
+    heads: int = 16
+    """Attention heads; dim / heads must be a multiple of 4 for the axial RoPE."""
+    ffn: int = 4096
+    """Hidden width of the feed-forward network."""
+    gated: bool = False
+    """SwiGLU instead of GELU (S+, H+ and 7B)."""
+    qkv_bias: bool = True
+    """Bias on queries and values; keys never have one."""
+    patch: int = 16
+    """Side of a patch in pixels."""
+    registers: int = 4
+    """Register tokens behind the class token."""
+    rope_theta: float = 100.0
+    """Base of the rotary periods."""
+    norm_eps: float = 1e-5
+    """Epsilon of every LayerNorm."""
+    mean: tuple[float, float, float] = SAT_MEAN
+    """Channel means the weights expect; set from the weights when they are loaded."""
+    std: tuple[float, float, float] = SAT_STD
+    """Channel standard deviations the weights expect."""
+    trainable: bool = False
+    """Train the backbone too. The paper never does; small models of one's own may."""
+    weights: str | None = None
+    """Where the weights come from (file, folder or hub id): a reference, never a copy."""
+    fingerprint: str | None = None
+    """Digest of the weights an adapter was trained on, checked when it is loaded again."""
+
+    def __post_init__(self) -> None:
+        for name in ("dim", "depth", "heads", "ffn", "patch"):
+            value = getattr(self, name)
+            _check(value >= 1, f"backbone.{name} is {value}, must be at least 1.")
+        _check(self.registers >= 0, f"backbone.registers is {self.registers}, must not be negative.")
+        _check(
+            self.dim % (4 * self.heads) == 0,
+            f"backbone.dim {self.dim} / heads {self.heads} must be a multiple of 4 (axial RoPE).",
+        )
+        _check(min(self.std) > 0, f"backbone.std is {self.std}, must be positive.")
+
+    @property
+    def prefix(self) -> int:
+        """Tokens before the patches: class and registers."""
+        return 1 + self.registers
+
+
+@dataclass(frozen=True)
+class CGLAConfig:
+    """Change-aware gated local adaptation, Eq. 2-7."""
+
+    mode: Literal["pair", "blind", "off"] = "pair"
+    """`pair` is the paper's; `blind` adapts each date on its own; `off` is the frozen baseline."""
+    delta: Literal["antisymmetric", "symmetric", "none"] = "antisymmetric"
+    """Signs of the temporal residual: +/-, +/+, or no injection."""
+    depths: tuple[int, ...] | None = None
+    """0-based blocks after which CGLA sits; by default spread uniformly, ending at the last."""
+    ratio: float = 0.5
+    """Hidden width H as a share of the token width D."""
+    groups: int = 8
+    """Groups of every GroupNorm."""
+    eta: float = 0.05
+    """Initial residual scale."""
+    gamma_delta: float = 0.05
+    """Initial channel scale of the temporal residual."""
+
+
+@dataclass(frozen=True)
+class BSCSConfig:
+    """Batch-shared chunk selection, Eq. 8-12."""
+
+    selection: Literal["learned", "static", "random", "bottom", "off"] = "learned"
+    """Who chooses: the policy per batch; a fixed ranking's best, worst, or random; nobody."""
+    chunks: int = 16
+    """C: equal contiguous parts of the FFN's hidden width."""
+    k: int = 6
+    """Chunks that are executed. k = chunks is the dense FFN, without a policy pass."""
+    hidden: int = 256
+    """Hidden width of the policy."""
+    temperature: float = 1.0
+    """tau of the straight-through probabilities."""
+    ranking: tuple[tuple[int, ...], ...] | None = None
+    """For `static` and `bottom`: one order of all chunks per block, most important first."""
+    seed: int = 0
+    """For `random`: which fixed subset."""
+
+    def __post_init__(self) -> None:
+        _check(self.chunks >= 1, f"bscs.chunks is {self.chunks}, must be at least 1.")
+        _check(
+            1 <= self.k <= self.chunks,
+            f"bscs.k is {self.k}, must be between 1 and bscs.chunks = {self.chunks}.",
+        )
+        _check(self.temperature > 0, f"bscs.temperature is {self.temperature}, must be positive.")
+        if self.ranking is not None:
+            for block, order in enumerate(self.ranking):
+                _check(
+                    sorted(order) == list(range(self.chunks)),
+                    f"bscs.ranking of block {block} is {list(order)}, must hold each chunk from 0 to "
+                    f"{self.chunks - 1} once.",
+                )
+
+
+@dataclass(frozen=True)
+class CPGRConfig:
+    """CGLA-prior-guided refinement, Eq. 13-15."""
+
+    width: int = 256
+    """Channels of the difference pyramid and of every stage."""
+    prior: tuple[Prior, ...] = ("spatial", "delta")
+    """CGLA responses that guide the stages; empty for no prior."""
+    alpha_prior: float = 0.05
+    """Initial scale of the prior."""
+    alpha_pred: float = 0.05
+    """Initial scale of the guidance from the coarser prediction."""
+    refiner: bool = True
+    """Soft opening and closing of the finest prediction."""
+
+    def __post_init__(self) -> None:
+        _check(
+            self.width >= 8 and self.width % 8 == 0,
+            f"cpgr.width is {self.width}, must be a positive multiple of 8.",
+        )
+        _check(len(set(self.prior)) == len(self.prior), f"cpgr.prior {self.prior} repeats a name.")
+
+
+@dataclass(frozen=True)
+class Config:
+    """AdaDINO, whole."""
+
+    backbone: BackboneConfig = field(default_factory=BackboneConfig)
+    cgla: CGLAConfig = field(default_factory=CGLAConfig)
+    bscs: BSCSConfig = field(default_factory=BSCSConfig)
+    cpgr: CPGRConfig = field(default_factory=CPGRConfig)
+    scale: int = 2
+    """The encoder sees the image enlarged by this factor: 256 pixels become 512."""
+
+    def __post_init__(self) -> None:
+        backbone, bscs = self.backbone, self.bscs
+        _check(
+            self.scale >= 1 and backbone.patch % self.scale == 0,
+            f"scale is {self.scale}, must divide the patch side {backbone.patch}.",
+        )
+        _check(
+            backbone.ffn % bscs.chunks == 0,
+            f"bscs.chunks is {bscs.chunks}, must divide the FFN width {backbone.ffn}.",
+        )
+        if bscs.ranking is not None:
+            _check(
+                len(bscs.ranking) == backbone.depth,
+                f"bscs.ranking has {len(bscs.ranking)} rows, the backbone {backbone.depth} blocks.",
+            )
+        if bscs.selection in ("static", "bottom"):
+            _check(
+                bscs.ranking is not None,
+                f"bscs.selection={bscs.selection} needs bscs.ranking: train with selection=learned "
+                "first, then take AdaDINO.rank_chunks over the training set.",
+            )
+        depths = self.depths
+        _check(
+            list(depths) == sorted(set(depths)) and 0 <= depths[0] and depths[-1] < backbone.depth,
+            f"cgla.depths {list(depths)} must rise within 0..{backbone.depth - 1}.",
+        )
+        _check(len(depths) >= 4, f"cgla.depths {list(depths)}: four stages need at least four.")
+        _check(
+            self.cgla_hidden % self.cgla.groups == 0 and self.cgla_hidden > 0,
+            f"cgla.ratio gives a hidden width of {self.cgla_hidden}, which must be a multiple of "
+            f"cgla.groups = {self.cgla.groups}.",
+        )
+
+    @property
+    def depths(self) -> tuple[int, ...]:
+        """The adapted depths: every third block for 12 and 24, else eight, uniformly spaced."""
+        if self.cgla.depths is not None:
+            return self.cgla.depths
+        depth = self.backbone.depth
+        count = 4 if depth < 16 else 8
+        return tuple(round((i + 1) * depth / count) - 1 for i in range(count))
+
+    @property
+    def groups(self) -> tuple[tuple[int, ...], ...]:
+        """Positions in `depths` of the four groups, shallow to deep: P2, P3, P4, P5."""
+        n = len(self.depths)
+        edges = [round(i * n / 4) for i in range(5)]
+        return tuple(tuple(range(a, b)) for a, b in zip(edges[:-1], edges[1:], strict=True))
+
+    @property
+    def taps(self) -> tuple[int, ...]:
+        """Blocks whose output feeds the pyramid: the last depth of each group."""
+        return tuple(self.depths[group[-1]] for group in self.groups)
+
+    @property
+    def cgla_hidden(self) -> int:
+        """Hidden width H of CGLA."""
+        return int(self.cgla.ratio * self.backbone.dim)
+
+    @property
+    def stride(self) -> int:
+        """Input pixels per token: what height and width are padded to."""
+        return self.backbone.patch // self.scale
+
+
+_VIT = {
+    "vits16": BackboneConfig("vits16", dim=384, depth=12, heads=6, ffn=1536),
+    "vits16plus": BackboneConfig("vits16plus", dim=384, depth=12, heads=6, ffn=1536, gated=True),
+    "vitb16": BackboneConfig("vitb16", dim=768, depth=12, heads=12, ffn=3072),
+    "vitl16": BackboneConfig("vitl16"),
+    "vith16plus": BackboneConfig(
+        "vith16plus", dim=1280, depth=32, heads=20, ffn=5120, gated=True
+    ),
+    "vit7b16": BackboneConfig(
+        "vit7b16", dim=4096, depth=40, heads=32, ffn=8192, gated=True, qkv_bias=False
+    ),
+}
+
+PRESETS: dict[str, Config] = {
+    "tiny": Config(
+        backbone=BackboneConfig(
+            "tiny", dim=192, depth=12, heads=3, ffn=768, mean=LVD_MEAN, std=LVD_STD
+        ),
+        bscs=BSCSConfig(hidden=64),
+        cpgr=CPGRConfig(width=64),
+    ),
+    # Only ViT-L and 7B exist with SAT-493M weights; the others were trained on LVD-1689M.
+    **{
+        name: Config(
+            backbone=vit
+            if name in ("vitl16", "vit7b16")
+            else dataclasses.replace(vit, mean=LVD_MEAN, std=LVD_STD)
+        )
+        for name, vit in _VIT.items()
+    },
+}
+
+
+def preset(name: str) -> Config:
+    """Return a preset by name.
+
+    Args:
+        name: One of `PRESETS`.
+
+    Raises:
+        ConfigError: There is no such preset.
+    """
+    if name not in PRESETS:
+        raise ConfigError(f"unknown preset {name!r}; there are {', '.join(PRESETS)}.")
+    return PRESETS[name]

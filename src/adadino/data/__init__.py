@@ -1,0 +1,1 @@
+"""Image pairs: folders, preparation of the benchmarks, augmentation, the synthetic world."""

@@ -1,0 +1,1 @@
+"""The parts of the synthetic world, in the order they work: plan, layout, view, render."""

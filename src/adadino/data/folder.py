@@ -1,0 +1,236 @@
+"""A prepared split as a dataset: `ROOT/{train,val,test}/{A,B,label}`, or `ROOT/{A,B,label}`.
+
+- Files are paired by stem, never by their place in a sorted list: one missing file would shift
+  every pair after it and still train.
+- Sizes are compared when the dataset is made, from headers, so that a run fails before its first
+  step and not in the middle of its first epoch.
+- Scoring whole images or tiles of them gives different figures; `tile` makes that choice explicit.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.utils.data import Dataset
+
+from adadino.data.images import is_image, read_image, read_mask, read_size
+from adadino.errors import DataError
+
+__all__ = [
+    "SPLITS",
+    "PairFiles",
+    "PairFolder",
+    "find_pairs",
+    "fingerprint",
+    "read_image",
+    "read_mask",
+    "tile_name",
+]
+
+SPLITS = ("train", "val", "test")
+
+
+class PairFiles(NamedTuple):
+    """The files of one pair; `label` is None only where labels were not asked for."""
+
+    name: str
+    before: Path
+    after: Path
+    label: Path | None
+
+
+class _Tile(NamedTuple):
+    pair: int
+    top: int
+    left: int
+
+
+def find_pairs(
+    root: Path | str, split: str | None = None, *, labels: bool = True
+) -> list[PairFiles]:
+    """List the pairs of a prepared folder, matched by stem and sorted by name.
+
+    Args:
+        root: The folder that holds `A`, `B` and `label`, or split folders that hold them.
+        split: `train`, `val` or `test`; None if `root` has no split folders.
+        labels: Whether every pair must have a label. If not, a label folder may be absent.
+
+    Raises:
+        DataError: If a folder is missing or empty, a file has no partner, or two share a stem.
+    """
+    folder = Path(root) if split is None else Path(root) / split
+    before, after = _by_stem(folder / "A", root), _by_stem(folder / "B", root)
+    has_labels = labels or (folder / "label").is_dir()
+    label = _by_stem(folder / "label", root) if has_labels else {}
+    roles = {"A": before, "B": after} | ({"label": label} if has_labels else {})
+
+    names = sorted(set().union(*roles.values()))
+    if not names:
+        raise DataError(
+            f"{folder} holds no image pairs. Put PNG, JPEG or TIFF files into its A, B and label "
+            "folders, or make them with `adadino prepare`."
+        )
+    for name in names:
+        present = next(files[name] for files in roles.values() if name in files)
+        for role, files in roles.items():
+            if name not in files:
+                raise DataError(
+                    f"{present} has no partner: {folder / role} holds no image called {name}. "
+                    "Add it, or remove the files that it belongs to."
+                )
+    return [PairFiles(name, before[name], after[name], label.get(name)) for name in names]
+
+
+def fingerprint(pairs: Iterable[PairFiles]) -> str:
+    """Say in 16 digits which data a figure was computed on.
+
+    The digest covers the names and the bytes of the files, in the order of the names. It depends
+    neither on where the folder is nor on its files' suffixes or dates.
+
+    Args:
+        pairs: What `find_pairs` returned, in any order.
+
+    Returns:
+        "sha256:" and 16 hexadecimal digits.
+    """
+    digest = hashlib.sha256()
+    for pair in sorted(pairs, key=lambda pair: pair.name):
+        digest.update(hashlib.sha256(pair.name.encode()).digest())
+        for path in (pair.before, pair.after, pair.label):
+            digest.update(_file_digest(path) if path else bytes(32))
+    return f"sha256:{digest.hexdigest()[:16]}"
+
+
+def tile_name(scene: str, row: int, column: int, grid: tuple[int, int]) -> str:
+    """Name a tile after its scene and place; a scene that is one tile keeps its name."""
+    return scene if grid == (1, 1) else f"{scene}_{row}_{column}"
+
+
+class PairFolder(Dataset[tuple[Tensor, Tensor, Tensor, int]]):
+    """Labelled pairs as tensors, in the order of their names.
+
+    An item is `(before, after, mask, index)`: uint8 (3, H, W) twice, uint8 (H, W) of 0 and 1, and
+    the item's own index, with which `names[index]` tells what it was.
+
+    Args:
+        root: The folder that holds the split folders, or `A`, `B` and `label` themselves.
+        split: `train`, `val` or `test`; None if `root` has no split folders.
+        tile: Cut every image into non-overlapping squares of this side; None keeps it whole.
+        cache: Decode everything now and keep it in memory, seven bytes a pixel. Forked workers
+            share it. Without it, each tile decodes the image that it is cut from.
+
+    Raises:
+        DataError: As `find_pairs`, and if sizes differ within a pair, `tile` does not divide
+            them, or a file cannot be read.
+    """
+
+    def __init__(
+        self,
+        root: Path | str,
+        split: str | None = None,
+        *,
+        tile: int | None = None,
+        cache: bool = False,
+    ) -> None:
+        if tile is not None and tile < 1:
+            raise DataError(f"tile = {tile} is not a size. Use a positive number, or None.")
+        self.pairs = find_pairs(root, split)
+        self.tile = tile
+        self.names: list[str] = []
+        self._tiles: list[_Tile] = []
+        for index, pair in enumerate(self.pairs):
+            self._add_tiles(index, pair)
+        self._cache: list[tuple[Tensor, Tensor, Tensor]] | None = None
+        if cache:
+            with ThreadPoolExecutor() as pool:  # Pillow decodes outside the interpreter's lock
+                self._cache = list(pool.map(_read_pair, self.pairs))
+
+    def __len__(self) -> int:
+        return len(self._tiles)
+
+    def __getitem__(self, index: int) -> tuple[Tensor, Tensor, Tensor, int]:
+        pair, top, left = self._tiles[index]
+        images = self._cache[pair] if self._cache is not None else _read_pair(self.pairs[pair])
+        if self.tile is not None:
+            rows, columns = slice(top, top + self.tile), slice(left, left + self.tile)
+            # (..., H, W) -> (..., tile, tile)
+            before, after, mask = (image[..., rows, columns] for image in images)
+        else:
+            before, after, mask = images
+        # Cloned, so that an augmentation in place cannot reach the cache.
+        return before.clone(), after.clone(), mask.clone(), index
+
+    def _add_tiles(self, index: int, pair: PairFiles) -> None:
+        height, width = _common_size(pair)
+        tile = self.tile
+        if tile is None:
+            self.names.append(pair.name)
+            self._tiles.append(_Tile(index, 0, 0))
+            return
+        if height % tile or width % tile:
+            raise DataError(
+                f"{pair.before} is {width} x {height}, which tiles of {tile} do not fill. Cut it "
+                "with `adadino prepare`, choose a tile that divides it, or use tile=None."
+            )
+        grid = height // tile, width // tile
+        for row in range(grid[0]):
+            for column in range(grid[1]):
+                self.names.append(tile_name(pair.name, row, column, grid))
+                self._tiles.append(_Tile(index, row * tile, column * tile))
+
+
+def _by_stem(folder: Path, root: Path | str) -> dict[str, Path]:
+    if not folder.is_dir():
+        raise DataError(
+            f"there is no folder {folder}. A prepared set has {root}/SPLIT/{{A,B,label}} or "
+            f"{root}/{{A,B,label}}; `adadino prepare` makes one."
+        )
+    found: dict[str, Path] = {}
+    for path in sorted(folder.iterdir()):
+        # Names that start with a dot are half-written files and what file managers leave behind.
+        if path.name.startswith(".") or not is_image(path.name):
+            continue
+        if path.stem in found:
+            raise DataError(
+                f"{found[path.stem]} and {path} have the same stem, so that pairing by name is "
+                "ambiguous. Remove one of them."
+            )
+        found[path.stem] = path
+    return found
+
+
+def _file_digest(path: Path) -> bytes:
+    try:
+        with path.open("rb") as file:
+            return hashlib.file_digest(file, "sha256").digest()
+    except OSError as error:
+        raise DataError(f"cannot read {path}: {error.strerror}. Restore the file.") from error
+
+
+def _common_size(pair: PairFiles) -> tuple[int, int]:
+    files: Sequence[Path] = [path for path in (pair.before, pair.after, pair.label) if path]
+    height, width = read_size(files[0])
+    for path in files[1:]:
+        other = read_size(path)
+        if other != (height, width):
+            raise DataError(
+                f"{path} is {other[1]} x {other[0]}, but {files[0]} is {width} x {height}. The "
+                "files of a pair show one place: resample or replace one of them."
+            )
+    return height, width
+
+
+def _read_pair(pair: PairFiles) -> tuple[Tensor, Tensor, Tensor]:
+    if pair.label is None:
+        raise DataError(f"{pair.before} has no label. Add it to the label folder.")
+    # (H, W, 3) -> (3, H, W)
+    before = torch.from_numpy(read_image(pair.before)).permute(2, 0, 1).contiguous()
+    after = torch.from_numpy(read_image(pair.after)).permute(2, 0, 1).contiguous()
+    return before, after, torch.from_numpy(read_mask(pair.label).astype(np.uint8))

@@ -1,0 +1,231 @@
+"""A downloaded benchmark in, `DEST/{train,val,test}/{A,B,label}/*.png` and a manifest out.
+
+- Tiles are cut into `DEST/.partial` and moved to their place when the set is whole; the manifest
+  comes last. A run that was killed goes on where it stopped; what it left never looks finished.
+- Counts are compared with the paper's (`benchmarks.py`). A difference is an error, unless accepted.
+- The paper does not say how WHU-CD was split or LEVIR-CD+ validated; the manifest says how we did.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+
+from adadino import __version__
+from adadino.data.archives import Source
+from adadino.data.benchmarks import Benchmark, lookup
+from adadino.data.cutting import Plan, Progress, cut, plan_tiles, size_notes
+from adadino.data.folder import SPLITS, find_pairs
+from adadino.data.layouts import find_scenes, select_whu
+from adadino.data.manifest import FILE_NAME, Manifest, Settings, summarise
+from adadino.data.splits import draw_missing_splits
+from adadino.errors import ConfigError, DataError
+from adadino.files import write_atomic
+
+STAGING = ".partial"
+SETTINGS = "settings.json"
+
+
+def prepare(
+    name: str,
+    source: Path | str,
+    dest: Path | str,
+    *,
+    tile: int = 256,
+    variant: str | None = None,
+    seed: int = 0,
+    overwrite: bool = False,
+    strict: bool = True,
+    progress: Progress | None = None,
+) -> Manifest:
+    """Cut a benchmark into tiles, split it, check its counts, and describe it.
+
+    Called again with the same settings, it goes on where an interrupted run stopped, and returns
+    the manifest of a finished one.
+
+    Args:
+        name: `levir-cd`, `levir-cd-plus`, `whu-cd`, `sysu-cd`, `clcd`, or `folder` for any tree.
+        source: The downloaded folder or zip; zips in a folder or in a zip are read as well.
+        dest: Where the prepared set goes.
+        tile: The side of a tile.
+        variant: Which version of the benchmark; None is the first that `benchmarks.py` lists.
+        seed: Decides splits that the dataset does not come with.
+        overwrite: Whether to replace a finished or half-finished set in `dest`.
+        strict: Whether counts that differ from the expected ones are an error, or only a note.
+        progress: Called with the files done, the total and the name of the last tile.
+
+    Returns:
+        The manifest, as written to `dest/manifest.json`.
+
+    Raises:
+        ConfigError: If there is no such benchmark, variant or tile size.
+        DataError: If the source or `dest` is not as it must be, or the counts differ.
+    """
+    benchmark, variant = lookup(name, variant)
+    if tile < 1:
+        raise ConfigError(f"tile = {tile} is not a size. Use a positive number, such as 256.")
+    source, dest = Path(source), Path(dest)
+    _check_places(source, dest)
+    with Source(source, scratch=dest) as opened:
+        settings = Settings(name, variant, tile, seed, opened.digest())
+        finished = None if overwrite else _finished(dest, settings)
+        if finished is None:
+            plans, notes = _plan(opened, benchmark, settings)
+            staging = _staging(dest, settings, overwrite=overwrite)
+            # A manifest in there means that the last run was stopped while it moved the splits.
+            if not (staging / FILE_NAME).exists():
+                cut(plans, staging, tile, progress)
+                manifest = _describe(plans, notes, staging, benchmark, settings, source)
+                _check_counts(manifest, benchmark, dest, strict=strict)
+                manifest.save(staging)
+            finished = _publish(staging, dest)
+    _check_counts(finished, benchmark, dest, strict=strict)
+    return finished
+
+
+def _check_places(source: Path, dest: Path) -> None:
+    if dest.exists() and not dest.is_dir():
+        raise DataError(f"the destination {dest} is a file. Choose a folder.")
+    here, there = source.resolve(), dest.resolve()
+    if here == there or here in there.parents or there in here.parents:
+        raise DataError(
+            f"the source {source} and the destination {dest} lie inside one another. Choose a "
+            "destination elsewhere."
+        )
+
+
+def _finished(dest: Path, settings: Settings) -> Manifest | None:
+    """The manifest of a set that is already there, or None where there is nothing in the way."""
+    if (dest / FILE_NAME).exists():
+        manifest = Manifest.load(dest)
+        if manifest.settings != settings:
+            raise DataError(
+                f"{dest} already holds a set made with {_spell(manifest.settings)}, not with "
+                f"{_spell(settings)}. Choose another destination, or replace it with "
+                "overwrite=True (--overwrite)."
+            )
+        return manifest
+    if not (dest / STAGING).exists():
+        for split in SPLITS:
+            if (dest / split).exists():
+                raise DataError(
+                    f"{dest / split} exists, but was not made by `adadino prepare`. Choose another "
+                    "destination, or replace it with overwrite=True (--overwrite)."
+                )
+    return None
+
+
+def _staging(dest: Path, settings: Settings, *, overwrite: bool) -> Path:
+    """The folder to work in: the one an interrupted run left, if it was the same work."""
+    staging = dest / STAGING
+    wanted = json.dumps(asdict(settings), indent=2) + "\n"
+    if overwrite:
+        _remove(staging)
+    if staging.exists():
+        file = staging / SETTINGS
+        found = file.read_text(encoding="utf-8") if file.exists() else "nothing"
+        if found != wanted:
+            raise DataError(
+                f"{staging} was left by a run with other settings: {' '.join(found.split())}. "
+                "Repeat that run, or start anew with overwrite=True (--overwrite)."
+            )
+        for half_written in staging.rglob(".*.part.png"):
+            half_written.unlink()
+    else:
+        write_atomic(staging / SETTINGS, wanted)
+    return staging
+
+
+def _plan(source: Source, benchmark: Benchmark, settings: Settings) -> tuple[list[Plan], list[str]]:
+    members = select_whu(source.members) if settings.name == "whu-cd" else source.members
+    scenes, notes = find_scenes(members, str(source.path), single_name=benchmark.single_name)
+    padded = benchmark.variants[settings.variant].padded
+    plans = plan_tiles(scenes, settings.tile, padded=padded)
+    notes += size_notes(plans, settings.tile, padded=padded)
+    plans, drawn = draw_missing_splits(plans, benchmark, settings.variant, settings.seed)
+    return plans, notes + drawn
+
+
+def _describe(
+    plans: Sequence[Plan],
+    notes: Sequence[str],
+    staging: Path,
+    benchmark: Benchmark,
+    settings: Settings,
+    source: Path,
+) -> Manifest:
+    present = {one.split for plan in plans for one in plan.tiles}
+    splits = {s: summarise(find_pairs(staging, s)) for s in SPLITS if s in present}
+    counts = {split: summary.pairs for split, summary in splits.items()}
+    expected = _expected(benchmark, settings)
+    equals = None if expected is None else counts == expected
+    if equals is False:
+        notes = [*notes, f"counts differ from the expected {expected}"]
+    sizes = Counter(f"{plan.width}x{plan.height}" for plan in plans)
+    return Manifest(
+        settings=settings,
+        source=f"{source.resolve().name} (scenes: {len(plans)})",
+        splits=splits,
+        scene_sizes=dict(sorted(sizes.items())),
+        equals_paper=equals,
+        version=__version__,
+        notes=tuple(notes),
+    )
+
+
+def _check_counts(manifest: Manifest, benchmark: Benchmark, dest: Path, *, strict: bool) -> None:
+    expected = _expected(benchmark, manifest.settings)
+    if not strict or expected is None or manifest.counts == expected:
+        return
+    rows = [
+        f"  {split:<6}{manifest.counts.get(split, 0):>8,}{expected.get(split, 0):>10,}"
+        for split in SPLITS
+    ]
+    others = ", ".join(v for v in benchmark.variants if v != manifest.settings.variant)
+    raise DataError(
+        f"the counts of {manifest.settings.name} ({manifest.settings.variant}) are not the "
+        "expected ones:\n"
+        + "\n".join(["  split    found  expected", *rows])
+        + "\nLook for scenes that are missing from the source"
+        + (f", try another variant ({others})" if others else "")
+        + ", or accept the difference with strict=False (--no-strict). The tiles are kept in "
+        f"{dest}: the next run with the same settings will not cut them again."
+    )
+
+
+def _publish(staging: Path, dest: Path) -> Manifest:
+    """Move the splits to their place, the manifest last; safe to repeat at any point."""
+    manifest = Manifest.load(staging)
+    try:
+        (dest / FILE_NAME).unlink(missing_ok=True)
+        for split in SPLITS:
+            if split not in manifest.splits:
+                _remove(dest / split)
+            elif (staging / split).exists():  # else a run that was stopped here has moved it
+                _remove(dest / split)
+                (staging / split).rename(dest / split)
+        (staging / FILE_NAME).rename(dest / FILE_NAME)
+        _remove(staging)
+    except OSError as error:
+        raise DataError(f"cannot move the finished set to {dest}: {error}. Run again.") from error
+    return manifest
+
+
+def _remove(path: Path) -> None:
+    if path.is_symlink() or path.is_file():
+        path.unlink()
+    elif path.exists():
+        shutil.rmtree(path)
+
+
+def _expected(benchmark: Benchmark, settings: Settings) -> dict[str, int] | None:
+    expected = benchmark.variants[settings.variant].expected
+    return dict(expected) if expected and settings.tile == benchmark.tile else None
+
+
+def _spell(settings: Settings) -> str:
+    return ", ".join(f"{key}={value}" for key, value in asdict(settings).items())

@@ -1,0 +1,42 @@
+"""What can go wrong, as types: one base error for users, one base warning."""
+
+from __future__ import annotations
+
+
+class AdaDINOError(Exception):
+    """A problem with the input or the run, said in one sentence with the way out.
+
+    The command line prints it without a traceback and exits with 1.
+    """
+
+
+class ConfigError(AdaDINOError):
+    """A setting that does not exist, has the wrong type, or contradicts another."""
+
+
+class WeightsError(AdaDINOError):
+    """A weights or checkpoint file that is missing, broken, hostile or for another model."""
+
+
+class InputError(AdaDINOError):
+    """Images that cannot be compared: wrong shape, size, channels or values."""
+
+
+class DataError(AdaDINOError):
+    """A dataset folder or archive that is incomplete, inconsistent or unreadable."""
+
+
+class TrainingError(AdaDINOError):
+    """A training run that cannot start or go on."""
+
+
+class AdaDINOWarning(UserWarning):
+    """Something a user should know, although the work goes on."""
+
+
+class NormalizationWarning(AdaDINOWarning):
+    """The weights do not say which normalisation they were trained with."""
+
+
+class BackboneWarning(AdaDINOWarning):
+    """The model runs on random backbone weights."""

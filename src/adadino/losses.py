@@ -1,0 +1,170 @@
+"""The training objective: focal, Dice and CGLA terms over five predictions (App. A, eq. S1-S4).
+
+- Two classes need one number: the log-odds of change, z1 - z0. Its log-sigmoid is the log-softmax,
+  and because upsampling is linear the difference may be taken first, at half the work.
+- The five predictions share one mask, so they are stacked and each term is computed once.
+- Every term is computed in float32, whatever the logits' precision.
+
+The paper does not say which class alpha weighs; we give 0.25 to unchanged and 0.75 to change, and
+detach the factor (1 - p_t)^gamma, as the lineage (ChangeDINO) does.
+The paper does not say over what Dice is summed; we sum over the whole batch. Micro Dice over two
+classes is then exactly 1 - mean(p_true), which does nothing for class imbalance. It is the default
+because it is what the paper names; ``foreground`` Dice is the option that does.
+The paper does not say how M^l is resized; we average by area, because that equals supervising every
+pixel of the mask with the response of its cell, and an object smaller than a cell does not vanish.
+The paper does not say over what eq. S3-S4 sum; we sum over the batch, so that every changed pixel
+weighs the same whichever image it is in.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Literal, NamedTuple, get_args
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from adadino.errors import ConfigError, InputError
+
+DiceKind = Literal["micro", "foreground"]
+
+_PIXELS = (-3, -2, -1)  # batch, height, width
+
+
+class LossParts(NamedTuple):
+    """The objective and its terms, as scalars: total = focal + dice + lambda * cgla."""
+
+    total: Tensor
+    focal: Tensor
+    """Half the sum of the five focal losses."""
+    dice: Tensor
+    """The final Dice loss plus half the sum of the four others."""
+    cgla: Tensor
+    """The auxiliary term before its coefficient, so that it can be watched while that is zero."""
+
+
+def focal_loss(
+    logits: Tensor, target: Tensor, *, alpha: float = 0.25, gamma: float = 4.0
+) -> Tensor:
+    """Focal loss of one prediction, averaged over pixels.
+
+    Args:
+        logits: (B, 2, h, w), unchanged then change; upsampled to the mask where smaller.
+        target: (B, H, W); anything but zero is change.
+        alpha: Weight of unchanged pixels; change weighs 1 - alpha.
+        gamma: Exponent of the focusing factor, through which no gradient flows.
+    """
+    return _focal(_log_odds(logits, target), target != 0, alpha, gamma)
+
+
+def dice_loss(logits: Tensor, target: Tensor, kind: DiceKind = "micro") -> Tensor:
+    """Dice loss of one prediction over the whole batch.
+
+    Args:
+        logits: (B, 2, h, w), unchanged then change; upsampled to the mask where smaller.
+        target: (B, H, W); anything but zero is change.
+        kind: ``micro`` pools both classes; ``foreground`` is the change class alone.
+    """
+    return _dice(_log_odds(logits, target), target != 0, kind)
+
+
+def cgla_loss(delta: Tensor, target: Tensor, *, margin: float = 0.1) -> Tensor:
+    """Push the delta response above the margin where there is change, to zero elsewhere (S2-S4).
+
+    Args:
+        delta: (B, L, h, w), the channel-averaged absolute delta response q of each adapted depth.
+        target: (B, H, W); anything but zero is change.
+        margin: Response above which a changed cell costs nothing.
+    """
+    if delta.ndim != 4 or target.ndim != 3 or len(delta) != len(target):
+        raise InputError(
+            f"the delta responses are {tuple(delta.shape)} and the mask {tuple(target.shape)}; "
+            "pass (B, L, h, w) and (B, H, W)."
+        )
+    q = delta.float()
+    mask = (target != 0).float().unsqueeze(1)  # (B, H, W) -> (B, 1, H, W)
+    changed = F.interpolate(mask, size=q.shape[-2:], mode="area")  # (B, 1, h, w), all depths share
+    unchanged = 1 - changed
+    missing = (margin - q).clamp_min(0)
+    chg = (changed * missing.square()).sum((0, 2, 3)) / changed.sum().clamp_min(1)  # (L,)
+    unchg = (unchanged * q.square()).sum((0, 2, 3)) / unchanged.sum().clamp_min(1)  # (L,)
+    return (chg + unchg).mean()
+
+
+def lambda_cgla(
+    epoch: float, *, start: float = 5, ramp: float = 10, maximum: float = 0.01
+) -> float:
+    """Coefficient of the auxiliary term: zero up to ``start``, then linear over ``ramp`` epochs.
+
+    Args:
+        epoch: Epochs completed, 0 at the start of training; fractions make the ramp continuous.
+            With whole epochs counted from 0, epochs 0 to 5 give zero and epoch 15 the maximum.
+        start: Epochs completed before the ramp begins.
+        ramp: Length of the ramp in epochs.
+        maximum: The value it ends at.
+    """
+    return maximum * min(max((epoch - start) / ramp, 0.0), 1.0)
+
+
+def total_loss(
+    logits: Tensor,
+    pyramid: Sequence[Tensor],
+    delta: Tensor | None,
+    target: Tensor,
+    *,
+    lambda_cgla: float,
+    dice: DiceKind = "micro",
+) -> LossParts:
+    """The complete objective (S1).
+
+    Args:
+        logits: (B, 2, H, W), the final refined prediction.
+        pyramid: The predictions of the decoder's stages, (B, 2, h, w) each, of any sizes.
+        delta: (B, L, h, w) delta responses, or None for a model without CGLA.
+        target: (B, H, W); anything but zero is change.
+        lambda_cgla: Coefficient of the auxiliary term at this point of training.
+        dice: Which Dice loss.
+    """
+    change = target != 0
+    # 1 + R predictions -> (1 + R, B, H, W), the final one first
+    odds = torch.stack([_log_odds(each, target) for each in (logits, *pyramid)])
+    focal = 0.5 * _focal(odds, change).sum()
+    each_dice = _dice(odds, change, dice)
+    dice_term = each_dice[0] + 0.5 * each_dice[1:].sum()
+    cgla = focal.new_zeros(()) if delta is None else cgla_loss(delta, target)
+    return LossParts(focal + dice_term + lambda_cgla * cgla, focal, dice_term, cgla)
+
+
+def _log_odds(logits: Tensor, target: Tensor) -> Tensor:
+    """(B, 2, h, w) -> (B, H, W): the log-odds of change at the mask's resolution, in float32."""
+    # Unchecked, a (B, 1, H, W) mask would broadcast against every image of the batch.
+    if target.ndim != 3 or logits.ndim != 4 or logits.shape[:2] != (len(target), 2):
+        raise InputError(
+            f"the logits are {tuple(logits.shape)} and the mask {tuple(target.shape)}; "
+            "pass (B, 2, h, w) and (B, H, W)."
+        )
+    odds = logits[:, 1:].float() - logits[:, :1].float()  # (B, 1, h, w)
+    if odds.shape[-2:] != target.shape[-2:]:
+        odds = F.interpolate(odds, size=target.shape[-2:], mode="bilinear", align_corners=False)
+    return odds.squeeze(1)
+
+
+def _focal(odds: Tensor, change: Tensor, alpha: float = 0.25, gamma: float = 4.0) -> Tensor:
+    """(..., B, H, W) log-odds -> (...) focal losses."""
+    true_odds = torch.where(change, odds, -odds)
+    weight = torch.where(change, 1 - alpha, alpha)
+    focus = torch.sigmoid(-true_odds.detach()) ** gamma  # 1 - p_t without cancellation
+    return -(weight * focus * F.logsigmoid(true_odds)).mean(_PIXELS)
+
+
+def _dice(odds: Tensor, change: Tensor, kind: DiceKind) -> Tensor:
+    """(..., B, H, W) log-odds -> (...) Dice losses."""
+    if kind == "micro":
+        return torch.sigmoid(torch.where(change, -odds, odds)).mean(_PIXELS)
+    if kind == "foreground":
+        p = torch.sigmoid(odds)
+        overlap = (p * change).sum(_PIXELS)
+        # One imagined pixel of agreement: defined, with a gradient, where nothing has changed.
+        return 1 - (2 * overlap + 1) / (p.sum(_PIXELS) + change.sum() + 1)
+    raise ConfigError(f"there is no Dice loss {kind!r}; choose one of {get_args(DiceKind)}.")

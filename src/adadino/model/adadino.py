@@ -1,0 +1,185 @@
+"""AdaDINO, wired: pixels -> pair-aware encoder -> difference pyramid -> decoder -> refiner. Fig. 2."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, NamedTuple, Self
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from adadino.config import Config
+from adadino.errors import ConfigError
+from adadino.model.backbone import Backbone
+from adadino.model.cgla import Responses
+from adadino.model.cpgr import CPGR
+from adadino.model.encoder import Encoder
+from adadino.model.inputs import ImageLike, check_pair, to_tensor
+from adadino.model.pyramid import Pyramid
+from adadino.model.refiner import Refiner
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+
+class Output(NamedTuple):
+    """What a forward pass returns; nothing is kept on the model."""
+
+    logits: Tensor
+    """Final prediction (B, 2, H, W), float32: unchanged, changed."""
+    pyramid: list[Tensor]
+    """P_2..P_5 (B, 2, h_r, w_r), finest first, over the padded input."""
+    responses: Responses | None
+    """CGLA's responses (B, depths, h, w); None without CGLA."""
+    scores: Tensor | None
+    """The policy's scores (B, blocks, C); None where no policy ran."""
+
+
+class Normalize(nn.Module):
+    """Subtract the mean and divide by the deviation of each channel, always in float32."""
+
+    def __init__(self, mean: tuple[float, ...], std: tuple[float, ...]) -> None:
+        super().__init__()
+        self.values = {"mean": mean, "std": std}
+        self.mean: Tensor
+        self.std: Tensor
+        for name, value in self.values.items():
+            self.register_buffer(name, torch.tensor(value).view(3, 1, 1), persistent=False)
+
+    def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Self:
+        # Follow the model to its device, but not to bf16: a mean of three digits costs accuracy.
+        super()._apply(fn, recurse)
+        for name, value in self.values.items():
+            exact = torch.tensor(value, device=getattr(self, name).device).view(3, 1, 1)
+            setattr(self, name, exact)
+        return self
+
+    def forward(self, images: Tensor) -> Tensor:
+        """(B, 3, H, W) in [0, 1] -> what the backbone's weights expect."""
+        return (images - self.mean) / self.std
+
+
+class AdaDINO(nn.Module):
+    """A change detector on a frozen DINOv3.
+
+    The model owns its preprocessing: images come in as RGB in [0, 1], and the normalisation that
+    belongs to the backbone's weights is part of the model.
+    """
+
+    def __init__(self, config: Config, *, backbone: Backbone | None = None) -> None:
+        super().__init__()
+        self.config = config
+        self.encoder = Encoder(config, backbone=backbone)
+        self.neck = Pyramid(dim=config.backbone.dim, width=config.cpgr.width)
+        self.decoder = CPGR(config)
+        self.refiner = Refiner() if config.cpgr.refiner else None
+        self.normalize = Normalize(config.backbone.mean, config.backbone.std)
+
+    def forward(
+        self,
+        before: Tensor,
+        after: Tensor,
+        *,
+        k: int | None = None,
+        chunks: Tensor | None = None,
+    ) -> Output:
+        """Find the change between two batches of images.
+
+        Args:
+            before: First dates (B, 3, H, W), RGB in [0, 1]; any height and width.
+            after: Second dates, the same shape.
+            k: FFN chunks to execute, if not the configuration's; all of them is the dense model.
+            chunks: Chunks to execute in every block (blocks, k), instead of choosing them per batch.
+        """
+        check_pair(before, after)
+        k = self.config.bscs.k if k is None else k
+        if not 1 <= k <= self.config.bscs.chunks:
+            raise ConfigError(f"k is {k}, must be between 1 and {self.config.bscs.chunks}.")
+        height, width = before.shape[-2:]
+        encoding = self.encoder(self.prepare(before, after), k=k, chunks=chunks)
+        pyramid = self.decoder(self.neck(encoding.features), encoding.responses)
+        finest = pyramid[0].float() if self.refiner is None else self.refiner(pyramid[0])
+        stride = self.config.stride
+        padded = -(-height // stride) * stride, -(-width // stride) * stride
+        logits = F.interpolate(finest, padded, mode="bilinear", align_corners=False)
+        return Output(
+            logits[..., :height, :width], pyramid, encoding.responses, encoding.scores
+        )
+
+    def prepare(self, before: Tensor, after: Tensor) -> Tensor:
+        """Stack both dates (2B, 3, .., ..), pad to whole tokens, enlarge and normalise.
+
+        In float32, and with the paper's interpolation (App. A). Padding repeats the edge, which
+        works from a single pixel up and puts no line of another colour beside the image.
+        """
+        images = torch.cat((before, after)).float()
+        bottom, right = (-size % self.config.stride for size in images.shape[-2:])
+        if bottom or right:
+            images = F.pad(images, (0, right, 0, bottom), mode="replicate")
+        if self.config.scale != 1:
+            size = [side * self.config.scale for side in images.shape[-2:]]
+            images = F.interpolate(
+                images, size, mode="bilinear", align_corners=True, antialias=True
+            )
+        return self.normalize(images).to(self.encoder.backbone.patch_embed.weight.dtype)
+
+    @torch.inference_mode()
+    def predict(self, before: ImageLike, after: ImageLike, *, k: int | None = None) -> NDArray[np.float32]:
+        """Probability of change of every pixel of one pair.
+
+        Args:
+            before: The first date: array, tensor, PIL image or path.
+            after: The second date, of the same size.
+            k: FFN chunks to execute, if not the configuration's.
+
+        Returns:
+            An array (H, W) in [0, 1].
+        """
+        first, second = to_tensor(before, "before"), to_tensor(after, "after")
+        training = self.training
+        self.eval()
+        try:
+            output = self(*(t[None].to(self.normalize.mean.device) for t in (first, second)), k=k)
+        finally:
+            self.train(training)
+        probability: NDArray[np.float32] = output.logits.softmax(1)[0, 1].cpu().numpy()
+        return probability
+
+    @torch.inference_mode()
+    def rank_chunks(
+        self, pairs: Iterable[tuple[Tensor, Tensor]]
+    ) -> tuple[tuple[int, ...], ...]:
+        """Order the FFN chunks of every block by the policy's mean score over many pairs.
+
+        What `bscs.ranking` wants for the static and bottom selections.
+
+        Args:
+            pairs: Batches of first and second dates, as `forward` takes them.
+        """
+        total, count = torch.zeros(()), 0
+        for before, after in pairs:
+            scores = self(before, after).scores
+            if scores is None:
+                raise ConfigError(
+                    f"a ranking needs the learned policy at k below {self.config.bscs.chunks}; this "
+                    f"model has selection={self.config.bscs.selection}, k={self.config.bscs.k}."
+                )
+            total = total + scores.double().sum(0).cpu()
+            count += len(scores)
+        if not count:
+            raise ConfigError("a ranking needs at least one pair.")
+        order = (total / count).argsort(dim=1, descending=True, stable=True)
+        return tuple(tuple(row) for row in order.tolist())
+
+    def components(self) -> dict[str, nn.Module]:
+        """The parts by the paper's names: backbone, cgla, bscs, neck, cpgr (with the refiner)."""
+        cpgr = [self.decoder] + ([self.refiner] if self.refiner is not None else [])
+        return {
+            "backbone": self.encoder.backbone,
+            "cgla": self.encoder.cgla,
+            "bscs": self.encoder.bscs,
+            "cpgr": nn.ModuleList(cpgr),
+            "neck": self.neck,
+        }

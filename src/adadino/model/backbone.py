@@ -1,0 +1,214 @@
+"""The frozen DINOv3 vision transformer: patch embedding, axial RoPE, attention, FFN, block.
+
+Eq. 1 of the paper. Equal to transformers' `DINOv3ViTModel` block by block (tests/model). It is
+written out here because CGLA sits between the blocks and BSCS inside them.
+
+- One fused QKV projection; keys have no bias, so the bias is kept as its query and value parts.
+- RoPE turns patch tokens only; class and register tokens pass through.
+- The FFN accepts a `Selection` of chunks: gathered into a compact dense FFN, or as weights of all.
+- Frozen means frozen: parameters without gradients, and `train()` leaves the backbone in eval mode.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple, Self
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from adadino.config import BackboneConfig
+
+
+def rope_tables(
+    height: int, width: int, head_dim: int, theta: float, device: torch.device | None = None
+) -> tuple[Tensor, Tensor]:
+    """Cosine and sine of the axial rotation of every patch, in float32.
+
+    A patch centre has coordinates in [-1, 1] on each axis, whatever the grid's size, so the same
+    weights serve any resolution.
+
+    Args:
+        height: Rows of the patch grid.
+        width: Columns of the patch grid.
+        head_dim: Channels of one attention head.
+        theta: Base of the periods.
+        device: Where the tables live.
+
+    Returns:
+        Two tensors (height * width, head_dim).
+    """
+    kind = {"dtype": torch.float32, "device": device}
+    periods = theta ** (torch.arange(head_dim // 4, **kind) * (4 / head_dim))  # type: ignore[arg-type]
+    y = (torch.arange(height, **kind) + 0.5) / height * 2 - 1  # type: ignore[arg-type]
+    x = (torch.arange(width, **kind) + 0.5) / width * 2 - 1  # type: ignore[arg-type]
+    grid = torch.stack(torch.meshgrid(y, x, indexing="ij"), dim=-1).flatten(0, 1)  # (hw, 2)
+    angles = 2 * math.pi * grid[:, :, None] / periods  # (hw, 2, head_dim / 4)
+    angles = angles.flatten(1).tile(2)  # (hw, head_dim)
+    return angles.cos(), angles.sin()
+
+
+def rotate(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
+    """Turn the patch tokens of queries or keys (B, heads, N, head_dim) by their position."""
+    prefix, patches = x.split((x.shape[-2] - cos.shape[-2], cos.shape[-2]), dim=-2)
+    first, second = patches.chunk(2, dim=-1)
+    turned = patches * cos + torch.cat((-second, first), dim=-1) * sin
+    return torch.cat((prefix, turned), dim=-2)
+
+
+class Attention(nn.Module):
+    """Multi-head self-attention with one fused QKV projection and rotary positions."""
+
+    def __init__(self, *, dim: int, heads: int, qkv_bias: bool) -> None:
+        super().__init__()
+        self.heads = heads
+        self.qkv = nn.Linear(dim, 3 * dim, bias=False)
+        self.q_bias = nn.Parameter(torch.zeros(dim)) if qkv_bias else None
+        self.v_bias = nn.Parameter(torch.zeros(dim)) if qkv_bias else None
+        self.proj = nn.Linear(dim, dim)
+
+    def forward(self, x: Tensor, rope: tuple[Tensor, Tensor]) -> Tensor:
+        """Attend over all tokens (B, N, D)."""
+        B, N, D = x.shape
+        bias = None
+        if self.q_bias is not None and self.v_bias is not None:
+            bias = torch.cat((self.q_bias, torch.zeros_like(self.q_bias), self.v_bias))
+        qkv = F.linear(x, self.qkv.weight, bias)
+        # (B, N, 3 D) -> 3 x (B, heads, N, D / heads)
+        q, k, v = qkv.view(B, N, 3, self.heads, D // self.heads).permute(2, 0, 3, 1, 4)
+        cos, sin = (table.to(x.dtype) for table in rope)
+        q, k = rotate(q, cos, sin), rotate(k, cos, sin)
+        x = F.scaled_dot_product_attention(q, k, v)
+        return self.proj(x.transpose(1, 2).reshape(B, N, D))
+
+
+class Selection(NamedTuple):
+    """Which chunks of its hidden width a block's FFN executes. `bscs.py` chooses them."""
+
+    size: int
+    """Hidden channels of one chunk."""
+    keep: Tensor | None = None
+    """(k,) chunks to gather into a compact dense FFN; the others are skipped."""
+    gate: Tensor | None = None
+    """(C,) weights of all chunks: Eq. 12, the training path."""
+
+
+class FeedForward(nn.Module):
+    """The block's FFN, plain (GELU) or gated (SwiGLU), whole or in chunks of its hidden width.
+
+    A chunk is a run of rows of the input projection (of both, when gated) and the same run of
+    columns of the output projection.
+    """
+
+    def __init__(self, *, dim: int, hidden: int, gated: bool) -> None:
+        super().__init__()
+        self.gate = nn.Linear(dim, hidden) if gated else None
+        self.up = nn.Linear(dim, hidden)
+        self.down = nn.Linear(hidden, dim)
+
+    def forward(self, x: Tensor, chosen: Selection | None = None) -> Tensor:
+        """Apply the FFN, or the chosen chunks of it, to tokens (..., D)."""
+        keep, size = (None, 0) if chosen is None else (chosen.keep, chosen.size)
+        hidden = F.linear(x, *_rows(self.up, keep, size))
+        if self.gate is None:
+            hidden = F.gelu(hidden)
+        else:
+            hidden = F.silu(F.linear(x, *_rows(self.gate, keep, size))) * hidden
+        if keep is not None:
+            weight = self.down.weight.unflatten(1, (-1, size)).index_select(1, keep).flatten(1)
+            return F.linear(hidden, weight, self.down.bias)
+        if chosen is not None and chosen.gate is not None:
+            hidden = hidden * chosen.gate.to(x.dtype).repeat_interleave(size)
+        return self.down(hidden)
+
+
+def _rows(linear: nn.Linear, keep: Tensor | None, size: int) -> tuple[Tensor, Tensor]:
+    """Weight and bias of a projection into the hidden width, of the kept chunks only."""
+    if keep is None:
+        return linear.weight, linear.bias
+    weight = linear.weight.unflatten(0, (-1, size)).index_select(0, keep).flatten(0, 1)
+    bias = linear.bias.unflatten(0, (-1, size)).index_select(0, keep).flatten()
+    return weight, bias
+
+
+class Block(nn.Module):
+    """Pre-norm transformer block with LayerScale on both residuals."""
+
+    def __init__(self, config: BackboneConfig) -> None:
+        super().__init__()
+        dim, eps = config.dim, config.norm_eps
+        self.norm1 = nn.LayerNorm(dim, eps=eps)
+        self.attn = Attention(dim=dim, heads=config.heads, qkv_bias=config.qkv_bias)
+        self.ls1 = nn.Parameter(torch.ones(dim))
+        self.norm2 = nn.LayerNorm(dim, eps=eps)
+        self.ffn = FeedForward(dim=dim, hidden=config.ffn, gated=config.gated)
+        self.ls2 = nn.Parameter(torch.ones(dim))
+
+    def forward(
+        self,
+        x: Tensor,
+        rope: tuple[Tensor, Tensor],
+        chosen: Selection | None = None,
+    ) -> Tensor:
+        """Encode tokens (B, N, D) with the whole FFN or the chosen chunks of it."""
+        x = x + self.attn(self.norm1(x), rope) * self.ls1
+        return x + self.ffn(self.norm2(x), chosen) * self.ls2
+
+
+class Backbone(nn.Module):
+    """Patch embedding, prefix tokens, blocks and the final LayerNorm."""
+
+    def __init__(self, config: BackboneConfig) -> None:
+        super().__init__()
+        self.config = config
+        self.patch_embed = nn.Conv2d(3, config.dim, config.patch, stride=config.patch)
+        self.cls_token = nn.Parameter(torch.zeros(1, 1, config.dim))
+        self.registers = nn.Parameter(torch.zeros(1, config.registers, config.dim))
+        self.blocks = nn.ModuleList(Block(config) for _ in range(config.depth))
+        self.norm = nn.LayerNorm(config.dim, eps=config.norm_eps)
+        self.reset_parameters()
+        self.requires_grad_(config.trainable)
+        self.train(config.trainable)
+
+    def reset_parameters(self) -> None:
+        """Draw the initial weights as DINOv3 does: truncated normal, std 0.02."""
+        for module in self.modules():
+            if isinstance(module, nn.Linear | nn.Conv2d):
+                nn.init.trunc_normal_(module.weight, std=0.02)
+                if module.bias is not None:
+                    nn.init.zeros_(module.bias)
+        nn.init.trunc_normal_(self.cls_token, std=0.02)
+        if self.config.registers:
+            nn.init.trunc_normal_(self.registers, std=0.02)
+
+    def train(self, mode: bool = True) -> Self:
+        """Enter training mode only when the backbone is trainable at all."""
+        return super().train(mode and self.config.trainable)
+
+    def embed(self, image: Tensor) -> Tensor:
+        """Turn a normalised image (B, 3, H, W) into tokens (B, prefix + hw, D)."""
+        patches = self.patch_embed(image).flatten(2).transpose(1, 2)  # (B, D, h, w) -> (B, hw, D)
+        prefix = torch.cat((self.cls_token, self.registers), dim=1)
+        return torch.cat((prefix.expand(len(image), -1, -1), patches), dim=1)
+
+    def rope(self, height: int, width: int) -> tuple[Tensor, Tensor]:
+        """Rotary tables for a grid of patches, on the backbone's device."""
+        config = self.config
+        return rope_tables(
+            height, width, config.dim // config.heads, config.rope_theta, self.cls_token.device
+        )
+
+    def forward(self, image: Tensor) -> list[Tensor]:
+        """Encode single images the plain way: the output of every block, the last one normalised.
+
+        The pair-aware path is `encoder.py`; this one is what DINOv3 itself computes.
+        """
+        x = self.embed(image)
+        patch = self.config.patch
+        rope = self.rope(image.shape[-2] // patch, image.shape[-1] // patch)
+        outputs = []
+        for block in self.blocks:
+            x = block(x, rope)
+            outputs.append(x)
+        return [*outputs[:-1], self.norm(x)]

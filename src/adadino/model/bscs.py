@@ -1,0 +1,123 @@
+"""Batch-shared chunk selection: which parts of every FFN a batch executes. Sec. 3.3, Eq. 8-12.
+
+The FFN's hidden width is cut into C contiguous chunks. A small policy per block reads pooled pair
+statistics of the tokens that enter the block, scores the chunks, and the k best of the batch's mean
+score are executed: as a compact dense FFN at inference, as a straight-through mask in training.
+
+- The shape of everything depends on k alone, never on the scores, and nothing is read back by the
+  host: `torch.compile(fullgraph=True)` and `torch.export` take the forward pass as it is.
+- Pooling runs in float32, whatever the tokens' type: means over a thousand products in bf16 lose
+  the differences the policy is there to see.
+- The straight-through mask is written `hard + (p - sg(p))`, not Eq. 11's `sg(hard - p) + p`: the same
+  value and gradient, but exactly k-hot in floating point.
+- The paper's "Bottom-6" and "Static Top-6" fix their masks from the training set's mean scores; here
+  both read one `ranking` (best first), and "Random-6" draws its own from a seed.
+"""
+
+from __future__ import annotations
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from adadino.config import Config
+from adadino.model.backbone import Selection
+
+
+def pool_pair(before: Tensor, after: Tensor) -> Tensor:
+    """Eq. 8: mean of each date, mean absolute difference, mean product: (B, hw, D) -> (B, 4D).
+
+    The tokens come without the prefix ones.
+    """
+    before, after = before.float(), after.float()
+    return torch.cat(
+        (
+            before.mean(1),
+            after.mean(1),
+            (before - after).abs().mean(1),
+            (before * after).mean(1),
+        ),
+        dim=-1,
+    )
+
+
+def straight_through(scores: Tensor, k: int, temperature: float = 1.0) -> Tensor:
+    """Eq. 9-11: scores (B, C) -> one mask (C,), k-hot in value, sigmoid in gradient."""
+    probability = torch.sigmoid(scores.mean(0) / temperature)
+    hard = torch.zeros_like(probability).scatter(0, top_chunks(scores, k), 1.0)
+    return hard + (probability - probability.detach())
+
+
+def top_chunks(scores: Tensor, k: int) -> Tensor:
+    """Indices (k,) of the best chunks of the batch's mean score, in ascending order."""
+    return scores.mean(0).topk(k).indices.sort().values
+
+
+class Policy(nn.Module):
+    """One block's scorer: Linear(4D, hidden), GELU, Linear(hidden, C)."""
+
+    def __init__(self, *, dim: int, hidden: int, chunks: int) -> None:
+        super().__init__()
+        self.fc1 = nn.Linear(4 * dim, hidden)
+        self.fc2 = nn.Linear(hidden, chunks)
+
+    def forward(self, before: Tensor, after: Tensor) -> Tensor:
+        """Score the chunks from patch tokens of both dates (B, hw, D) -> (B, C)."""
+        pooled = pool_pair(before, after).to(self.fc1.weight.dtype)
+        return self.fc2(F.gelu(self.fc1(pooled))).float()
+
+
+class ChunkSelector(nn.Module):
+    """The policies of all blocks, or the fixed choices that stand in for them."""
+
+    def __init__(self, config: Config) -> None:
+        super().__init__()
+        self.config = config.bscs
+        self.size = config.backbone.ffn // config.bscs.chunks
+        depth = config.backbone.depth
+        self.policies = nn.ModuleList(
+            Policy(dim=config.backbone.dim, hidden=self.config.hidden, chunks=self.config.chunks)
+            for _ in range(depth if self.config.selection == "learned" else 0)
+        )
+        # Not in the state dict: the configuration holds it, or the seed gives it.
+        self.fixed: Tensor | None
+        self.register_buffer("fixed", self._fixed(depth), persistent=False)
+
+    def _fixed(self, depth: int) -> Tensor | None:
+        """One order of the chunks per block (depth, C), the ones to execute first."""
+        selection = self.config.selection
+        if selection in ("learned", "off"):
+            return None
+        if selection == "random":
+            generator = torch.Generator().manual_seed(self.config.seed)
+            orders = [torch.randperm(self.config.chunks, generator=generator) for _ in range(depth)]
+            return torch.stack(orders)
+        ranking = torch.tensor(self.config.ranking, device="cpu")
+        return ranking.flip(1) if selection == "bottom" else ranking
+
+    def score(self, block: int, before: Tensor, after: Tensor) -> Tensor:
+        """The policy's scores (B, C) for one block; learned selection only."""
+        scores: Tensor = self.policies[block](before, after)
+        return scores
+
+    def select(
+        self, block: int, *, k: int, scores: Tensor | None, chunks: Tensor | None
+    ) -> Selection | None:
+        """Choose what a block's FFN executes; None is all of it.
+
+        Args:
+            block: Which block.
+            k: Budget; all chunks means the dense FFN.
+            scores: The policy's scores (B, C), if the selection is learned.
+            chunks: A choice from outside (depth, k') that overrides everything.
+        """
+        if chunks is not None:
+            return Selection(self.size, keep=chunks[block])
+        if k == self.config.chunks or self.config.selection == "off":
+            return None
+        if scores is None:
+            assert self.fixed is not None
+            return Selection(self.size, keep=self.fixed[block, :k].sort().values)
+        if self.training:
+            return Selection(self.size, gate=straight_through(scores, k, self.config.temperature))
+        return Selection(self.size, keep=top_chunks(scores, k))

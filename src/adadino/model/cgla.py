@@ -1,0 +1,127 @@
+"""Change-aware gated local adaptation: the pair-aware residual after a frozen block. Eq. 2-7.
+
+CGLA reads the patch tokens of both dates, derives a context from their relation, and writes back a
+temporal residual with opposite signs: what it adds to the difference of the dates it takes from
+neither their midpoint. Prefix tokens pass through untouched.
+
+Readings the paper leaves open, fixed by its parameter count (4,484,610 for D = 1024):
+convolutions in front of a GroupNorm have no bias, nor has f_loc's depthwise one; the LayerNorm
+before CGLA has no parameters of its own; gamma_self starts at zero, so CGLA starts as a purely
+antisymmetric update.
+
+The pair-blind ablation feeds each date its own features twice, z_i = [F_i, F_i, 0, F_i * F_i]: the
+same parameters, and no path from one date to the other. Opposite signs would tell the dates apart,
+so its residual enters both with a plus; its responses are the mean of the two dates'.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from adadino.config import CGLAConfig
+
+
+class Responses(NamedTuple):
+    """Eq. 7: what CGLA saw, as maps. (B, 1, h, w) from one module, (B, depths, h, w) from all."""
+
+    spatial: Tensor
+    """q_s, the spatial gate."""
+    local: Tensor
+    """q_loc, the channel mean of the joint gate."""
+    delta: Tensor
+    """q_delta, the channel mean of the gated temporal update."""
+
+
+class CGLA(nn.Module):
+    """One adapter, after one block."""
+
+    def __init__(self, *, dim: int, hidden: int, config: CGLAConfig) -> None:
+        super().__init__()
+        self.mode, self.delta = config.mode, config.delta
+        groups = config.groups
+
+        def depthwise() -> list[nn.Module]:
+            return [
+                nn.Conv2d(hidden, hidden, 3, padding=1, groups=hidden, bias=False),
+                nn.GroupNorm(groups, hidden),
+                nn.SiLU(),
+            ]
+
+        self.f_rel = nn.Sequential(
+            nn.Conv2d(4 * dim, hidden, 1, bias=False), nn.GroupNorm(groups, hidden), nn.SiLU()
+        )
+        self.f_ctx = nn.Sequential(*depthwise())
+        self.w_spatial = nn.Conv2d(hidden, 1, 1)
+        self.w_channel = nn.Conv2d(hidden, dim, 1)
+        self.f_delta = nn.Sequential(
+            nn.Conv2d(hidden, hidden, 1, bias=False),
+            nn.GroupNorm(groups, hidden),
+            nn.SiLU(),
+            *depthwise(),
+            nn.Conv2d(hidden, dim, 1),
+        )
+        self.f_loc = nn.Sequential(
+            nn.Conv2d(dim, dim, 3, padding=1, groups=dim, bias=False),
+            nn.GELU(),
+            nn.Conv2d(dim, dim, 1),
+        )
+        self.gamma_delta = nn.Parameter(torch.full((dim,), config.gamma_delta))
+        self.gamma_self = nn.Parameter(torch.zeros(dim))
+        self.eta = nn.Parameter(torch.tensor(config.eta))
+
+    def forward(self, x: Tensor, grid: tuple[int, int]) -> tuple[Tensor, Responses]:
+        """Adapt the tokens of a batch of pairs.
+
+        Args:
+            x: Tokens (2B, prefix + hw, D): all first dates, then all second dates.
+            grid: Rows and columns of the patch grid.
+
+        Returns:
+            The adapted tokens, and the responses, each (B, 1, h, w).
+        """
+        prefix = x.shape[1] - grid[0] * grid[1]
+        patches = F.layer_norm(x[:, prefix:], x.shape[-1:])
+        features = patches.transpose(1, 2).unflatten(2, grid)  # (2B, hw, D) -> (2B, D, h, w)
+
+        context = self.f_ctx(self.f_rel(self.relation(features)))  # (B, H, h, w)
+        gate_spatial = torch.sigmoid(self.w_spatial(context))  # (B, 1, h, w)
+        gate_channel = torch.sigmoid(self.w_channel(context.mean((2, 3), keepdim=True)))
+        gate = gate_channel * gate_spatial  # (B, D, h, w)
+        d = gate * self.f_delta(context)
+
+        residual = self.to_both(gate) * _channels(self.gamma_self) * self.f_loc(features)
+        if self.delta != "none":
+            residual = residual + self.to_both(d * _channels(self.gamma_delta), signed=True)
+        update = (self.eta * residual).flatten(2).transpose(1, 2)  # (2B, D, h, w) -> (2B, hw, D)
+        x = torch.cat((x[:, :prefix], x[:, prefix:] + update.to(x.dtype)), dim=1)
+        return x, self.responses(gate_spatial, gate, d)
+
+    def relation(self, features: Tensor) -> Tensor:
+        """Eq. 2: z = [F1, F2, |F1 - F2|, F1 * F2], or each date with itself when pair-blind."""
+        if self.mode == "blind":
+            first = second = features
+        else:
+            first, second = features.chunk(2)
+        return torch.cat((first, second, (first - second).abs(), first * second), dim=1)
+
+    def to_both(self, value: Tensor, *, signed: bool = False) -> Tensor:
+        """Give a pair's value to both of its dates, with the sign s_i of Eq. 6 if `signed`."""
+        if self.mode == "blind":
+            return value  # each date already has its own
+        negate = signed and self.delta == "antisymmetric"
+        return torch.cat((value, -value if negate else value))
+
+    def responses(self, gate_spatial: Tensor, gate: Tensor, d: Tensor) -> Responses:
+        """Eq. 7; the gates are positive, so only the delta needs its absolute value."""
+        maps = Responses(gate_spatial, gate.mean(1, keepdim=True), d.abs().mean(1, keepdim=True))
+        if self.mode == "blind":
+            maps = Responses(*((m[: len(m) // 2] + m[len(m) // 2 :]) / 2 for m in maps))
+        return maps
+
+
+def _channels(vector: Tensor) -> Tensor:
+    return vector[:, None, None]

@@ -1,0 +1,249 @@
+"""Our checkpoints: the trained tensors alone, as safetensors, beside a config.json that names the backbone.
+
+The configuration is also in the safetensors file's own metadata, so one file is enough and the two can
+never be mixed up unnoticed. A frozen backbone is not copied: it is named, with a digest, and found again
+when the checkpoint is loaded. Only a model whose backbone is its own (trained, or bundled) carries it.
+"""
+
+from __future__ import annotations
+
+import json
+from os import PathLike
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor
+
+from adadino import schema
+from adadino.config import PRESETS, Config
+from adadino.errors import WeightsError
+from adadino.files import write_atomic
+from adadino.model.adadino import AdaDINO
+from adadino.model.inputs import ImageLike
+from adadino.model.weights import (
+    BackboneWeights,
+    fetch,
+    fingerprint,
+    make_backbone,
+    read_backbone,
+    read_tensors,
+)
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+FORMAT = 1
+WEIGHTS, SETTINGS = "model.safetensors", "config.json"
+_BACKBONE = "encoder.backbone."
+_BUNDLED = Path(__file__).parent.parent / "bundled"
+
+
+def build(config: Config, backbone: str | Path | None = None) -> AdaDINO:
+    """Make an untrained model on a pretrained backbone.
+
+    Args:
+        config: The model. Its normalisation is replaced by the weights' own.
+        backbone: Weights file, folder or hub id; by default the one the configuration names. With
+            neither, the backbone is random, which is good for tests only.
+    """
+    source = backbone if backbone is not None else config.backbone.weights
+    if source is None:
+        return AdaDINO(config)
+    return _assemble(config, read_backbone(source, config.backbone))
+
+
+def trained_tensors(model: AdaDINO, *, with_backbone: bool = False) -> dict[str, Tensor]:
+    """The tensors a checkpoint holds: everything but a frozen backbone."""
+    own = with_backbone or model.config.backbone.trainable
+    return {
+        name: tensor
+        for name, tensor in model.state_dict().items()
+        if own or not name.startswith(_BACKBONE)
+    }
+
+
+def save(
+    model: AdaDINO,
+    folder: str | PathLike[str],
+    *,
+    with_backbone: bool = False,
+    dtype: torch.dtype | None = None,
+    extra: dict[str, Any] | None = None,
+) -> Path:
+    """Write a checkpoint folder, each file whole or not at all.
+
+    Args:
+        model: The model.
+        folder: Where to; made if it is not there.
+        with_backbone: Carry the frozen backbone too, for a model that must run on its own.
+        dtype: Store floating-point tensors in this type.
+        extra: What else config.json should say (scores, data, licence).
+
+    Returns:
+        The folder.
+    """
+    from safetensors.torch import save_file
+
+    folder = Path(folder)
+    tensors = {
+        name: tensor.detach()
+        .to(device="cpu", dtype=dtype if dtype and tensor.is_floating_point() else None)
+        .contiguous()
+        for name, tensor in trained_tensors(model, with_backbone=with_backbone).items()
+    }
+    settings = json.dumps({"format": FORMAT, "model": schema.to_dict(model.config), **(extra or {})})
+    write_atomic(folder / SETTINGS, json.dumps(json.loads(settings), indent=2) + "\n")
+    write_atomic(
+        folder / WEIGHTS, lambda part: save_file(tensors, part, metadata={"adadino": settings})
+    )
+    return folder
+
+
+def load(
+    source: str | PathLike[str] = "tiny",
+    *,
+    backbone: str | PathLike[str] | None = None,
+    device: str | torch.device = "cpu",
+) -> AdaDINO:
+    """Load a trained model, ready to predict.
+
+    Args:
+        source: A bundled model's name, a checkpoint folder or file, or a hub id.
+        backbone: The frozen backbone's weights, if they are not where the checkpoint says.
+        device: Where the model should live.
+
+    Raises:
+        WeightsError: The checkpoint or its backbone is missing, broken or of another model.
+    """
+    path = _find(source)
+    settings, tensors = _read(path)
+    config = schema.build(Config, settings["model"], "model")
+    own = {
+        name.removeprefix(_BACKBONE): tensor.float()
+        for name, tensor in tensors.items()
+        if name.startswith(_BACKBONE)
+    }
+    if own:
+        weights = BackboneWeights(own, "adadino", config.backbone)
+    else:
+        weights = _named_backbone(config, backbone, path)
+    model = _assemble(config, weights)
+    _fill(model, tensors, path)
+    return model.to(device).eval()
+
+
+def predict(
+    before: ImageLike, after: ImageLike, *, model: str | PathLike[str] | AdaDINO = "tiny"
+) -> NDArray[np.float32]:
+    """Probability of change of every pixel of one pair; see `AdaDINO.predict`."""
+    return (model if isinstance(model, AdaDINO) else load(model)).predict(before, after)
+
+
+def read_settings(source: str | PathLike[str]) -> dict[str, Any]:
+    """What a checkpoint says of itself, without loading its tensors."""
+    return _settings(_find(source))
+
+
+def _assemble(config: Config, weights: BackboneWeights) -> AdaDINO:
+    import dataclasses
+
+    config = dataclasses.replace(config, backbone=weights.config)
+    return AdaDINO(config, backbone=make_backbone(weights))
+
+
+def _find(source: str | PathLike[str]) -> Path:
+    """The checkpoint's safetensors file."""
+    path = Path(source)
+    if path.is_dir():
+        path = path / WEIGHTS
+    if path.is_file():
+        return path
+    name = str(source)
+    if (_BUNDLED / name / WEIGHTS).is_file() and name.isidentifier():
+        return _BUNDLED / name / WEIGHTS
+    if name in PRESETS:
+        raise WeightsError(
+            f"{name} is a preset without trained weights in this build; train it (adadino train), or give a "
+            "checkpoint folder."
+        )
+    if "/" in name and not path.suffix and not path.is_absolute() and not path.parent.exists():
+        return fetch(name) / WEIGHTS
+    raise WeightsError(f"there is no checkpoint {source}: expected a folder with {WEIGHTS}.")
+
+
+def _settings(path: Path) -> dict[str, Any]:
+    from safetensors import safe_open
+
+    try:
+        with safe_open(path, framework="pt") as file:
+            text = (file.metadata() or {}).get("adadino", "")
+        settings = json.loads(text) if text else None
+    except Exception as error:  # safetensors' and JSON's own
+        raise WeightsError(f"cannot read {path}: {error}. Copy or download it again.") from error
+    if not isinstance(settings, dict) or "model" not in settings:
+        raise WeightsError(
+            f"{path} is not an adadino checkpoint: it holds no configuration. Backbone weights are given "
+            "with backbone=, not as the model."
+        )
+    if settings.get("format") != FORMAT:
+        raise WeightsError(
+            f"{path} has checkpoint format {settings.get('format')!r}, this version reads {FORMAT}; "
+            "update adadino."
+        )
+    beside = path.parent / SETTINGS
+    if beside.is_file():
+        try:
+            other = json.loads(beside.read_text(encoding="utf-8"))
+        except ValueError as error:
+            raise WeightsError(f"{beside} is not valid JSON: {error}.") from error
+        if not isinstance(other, dict) or other.get("model") != settings["model"]:
+            raise WeightsError(
+                f"{beside} and the configuration inside {path.name} differ; delete config.json to use "
+                "the one the weights were saved with."
+            )
+    return settings
+
+
+def _read(path: Path) -> tuple[dict[str, Any], dict[str, Tensor]]:
+    return _settings(path), read_tensors(path)
+
+
+def _named_backbone(
+    config: Config, backbone: str | PathLike[str] | None, path: Path
+) -> BackboneWeights:
+    source = backbone if backbone is not None else config.backbone.weights
+    if source is None:
+        # Trained on a random backbone, as tests do: there is nothing to find again.
+        raise WeightsError(
+            f"{path} does not carry its backbone and names none; give backbone=FILE with the "
+            f"{config.backbone.name} weights it was trained on."
+        )
+    weights = read_backbone(str(source), config.backbone)
+    expected, found = config.backbone.fingerprint, fingerprint(weights.tensors)
+    if expected is not None and expected != found:
+        raise WeightsError(
+            f"{path} was trained on backbone weights {expected} ({config.backbone.weights}), but {source} "
+            f"has {found}: give the same weights."
+        )
+    return weights
+
+
+def _fill(model: AdaDINO, tensors: dict[str, Tensor], path: Path) -> None:
+    """Copy the trained tensors in, after checking every name and shape."""
+    wanted = trained_tensors(model)
+    given = {n: t for n, t in tensors.items() if n in wanted or not n.startswith(_BACKBONE)}
+    for name in [*wanted, *given]:
+        if name not in given:
+            raise WeightsError(f"{path} lacks {name}; it is incomplete.")
+        if name not in wanted:
+            raise WeightsError(f"{path} holds {name}, which its own configuration has no place for.")
+        if given[name].shape != wanted[name].shape:
+            raise WeightsError(
+                f"{path}: {name} is {tuple(given[name].shape)}, the configuration needs "
+                f"{tuple(wanted[name].shape)}."
+            )
+        if not bool(given[name].isfinite().all()):
+            raise WeightsError(f"{path}: {name} holds NaN or infinity.")
+    model.load_state_dict(given, strict=False)

@@ -1,0 +1,82 @@
+"""The pair-aware encoder: policy -> frozen block -> CGLA, block by block. Sec. 3.1.
+
+Both dates travel as one batch (2B, N, D), first dates first, so that a frozen block runs once.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from adadino.config import Config
+from adadino.model.backbone import Backbone
+from adadino.model.bscs import ChunkSelector
+from adadino.model.cgla import CGLA, Responses
+
+
+class Encoding(NamedTuple):
+    """What the decoder and the losses need of the encoder."""
+
+    features: list[Tensor]
+    """Four maps (2B, D, h, w), shallow to deep, through the backbone's final LayerNorm."""
+    responses: Responses | None
+    """CGLA's responses, each (B, depths, h, w); None without CGLA."""
+    scores: Tensor | None
+    """The policy's scores (B, blocks, C); None where no policy ran."""
+
+
+class Encoder(nn.Module):
+    """Frozen backbone, adapters and chunk selection."""
+
+    def __init__(self, config: Config, *, backbone: Backbone | None = None) -> None:
+        super().__init__()
+        self.depths, self.taps = config.depths, config.taps
+        self.backbone = Backbone(config.backbone) if backbone is None else backbone
+        self.bscs = ChunkSelector(config)
+        adapters = config.depths if config.cgla.mode != "off" else ()
+        self.cgla = nn.ModuleDict(
+            {
+                str(depth): CGLA(
+                    dim=config.backbone.dim, hidden=config.cgla_hidden, config=config.cgla
+                )
+                for depth in adapters
+            }
+        )
+
+    def forward(self, images: Tensor, *, k: int, chunks: Tensor | None = None) -> Encoding:
+        """Encode normalised images (2B, 3, H, W), first dates first.
+
+        Args:
+            images: Both dates; H and W are multiples of the patch side.
+            k: FFN chunks to execute.
+            chunks: Chunks to execute in every block (blocks, k), instead of choosing them.
+        """
+        backbone, patch = self.backbone, self.backbone.config.patch
+        grid = images.shape[-2] // patch, images.shape[-1] // patch
+        prefix = backbone.config.prefix
+        rope = backbone.rope(*grid)
+        choose = chunks is None and k < self.bscs.config.chunks and len(self.bscs.policies) > 0
+
+        x = backbone.embed(images)
+        features, responses, scores = [], [], []
+        for index, block in enumerate(backbone.blocks):
+            score = None
+            if choose:
+                score = self.bscs.score(index, *x[:, prefix:].chunk(2))
+                scores.append(score)
+            x = block(x, rope, self.bscs.select(index, k=k, scores=score, chunks=chunks))
+            if str(index) in self.cgla:
+                x, response = self.cgla[str(index)](x, grid)
+                responses.append(response)
+            if index in self.taps:
+                tokens = backbone.norm(x[:, prefix:])
+                features.append(tokens.transpose(1, 2).unflatten(2, grid))  # -> (2B, D, h, w)
+        return Encoding(
+            features,
+            Responses(*(torch.cat(maps, dim=1) for maps in zip(*responses, strict=True)))
+            if responses
+            else None,
+            torch.stack(scores, dim=1) if scores else None,
+        )

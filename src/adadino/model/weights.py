@@ -1,0 +1,345 @@
+"""DINOv3 weights in: Meta's `.pth`, Hugging Face's folder or hub id, timm's safetensors, or our own.
+
+The three releases name and cut the same tensors differently. Each layout is a table of renamings to
+our names; queries, keys and values are joined, the key's bias (zero by construction) is dropped. What
+is read must be exactly what the backbone needs: a missing, misshapen, unknown or non-finite tensor is
+an error that names it, and nothing is half-loaded.
+
+The normalisation belongs to the weights and travels with them: SAT-493M and LVD-1689M weights want
+different ones, and the wrong one costs accuracy without a sound.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+import re
+import warnings
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from adadino.config import LVD_MEAN, LVD_STD, PRESETS, SAT_MEAN, SAT_STD, BackboneConfig
+from adadino.errors import NormalizationWarning, WeightsError
+from adadino.model.backbone import Backbone
+
+LAYOUTS: dict[str, tuple[tuple[str, str], ...]] = {
+    "huggingface": (
+        (r"embeddings\.cls_token", "cls_token"),
+        (r"embeddings\.register_tokens", "registers"),
+        (r"embeddings\.patch_embeddings\.(weight|bias)", r"patch_embed.\1"),
+        # The module path moved between releases of transformers.
+        (r"(?:model\.)?layer\.(\d+)\.(norm[12])\.(weight|bias)", r"blocks.\1.\2.\3"),
+        (r"(?:model\.)?layer\.(\d+)\.attention\.([qkv])_proj\.(weight|bias)", r"blocks.\1.attn.\2.\3"),
+        (r"(?:model\.)?layer\.(\d+)\.attention\.o_proj\.(weight|bias)", r"blocks.\1.attn.proj.\2"),
+        (r"(?:model\.)?layer\.(\d+)\.layer_scale([12])\.lambda1", r"blocks.\1.ls\2"),
+        (r"(?:model\.)?layer\.(\d+)\.mlp\.(gate|up|down)_proj\.(weight|bias)", r"blocks.\1.ffn.\2.\3"),
+        (r"norm\.(weight|bias)", r"norm.\1"),
+        (r"embeddings\.mask_token", ""),
+    ),
+    "timm": (
+        (r"cls_token", "cls_token"),
+        (r"reg_token", "registers"),
+        (r"patch_embed\.proj\.(weight|bias)", r"patch_embed.\1"),
+        (r"blocks\.(\d+)\.(norm[12])\.(weight|bias)", r"blocks.\1.\2.\3"),
+        (r"blocks\.(\d+)\.attn\.(qkv\.weight|proj\.weight|proj\.bias)", r"blocks.\1.attn.\2"),
+        (r"blocks\.(\d+)\.attn\.([qv])_bias", r"blocks.\1.attn.\2_bias"),
+        (r"blocks\.(\d+)\.gamma_([12])", r"blocks.\1.ls\2"),
+        (r"blocks\.(\d+)\.mlp\.fc1_g\.(weight|bias)", r"blocks.\1.ffn.gate.\2"),
+        (r"blocks\.(\d+)\.mlp\.fc1(?:_x)?\.(weight|bias)", r"blocks.\1.ffn.up.\2"),
+        (r"blocks\.(\d+)\.mlp\.fc2\.(weight|bias)", r"blocks.\1.ffn.down.\2"),
+        (r"norm\.(weight|bias)", r"norm.\1"),
+        (r"rope\.periods|mask_token|.*\.attn\.k_bias", ""),
+    ),
+    "meta": (
+        (r"cls_token", "cls_token"),
+        (r"storage_tokens", "registers"),
+        (r"patch_embed\.proj\.(weight|bias)", r"patch_embed.\1"),
+        (r"blocks\.(\d+)\.(norm[12])\.(weight|bias)", r"blocks.\1.\2.\3"),
+        (r"blocks\.(\d+)\.attn\.(qkv\.weight|qkv\.bias|proj\.weight|proj\.bias)", r"blocks.\1.attn.\2"),
+        (r"blocks\.(\d+)\.ls([12])\.gamma", r"blocks.\1.ls\2"),
+        (r"blocks\.(\d+)\.mlp\.w1\.(weight|bias)", r"blocks.\1.ffn.gate.\2"),
+        (r"blocks\.(\d+)\.mlp\.(?:fc1|w2)\.(weight|bias)", r"blocks.\1.ffn.up.\2"),
+        (r"blocks\.(\d+)\.mlp\.(?:fc2|w3)\.(weight|bias)", r"blocks.\1.ffn.down.\2"),
+        (r"norm\.(weight|bias)", r"norm.\1"),
+        # Not needed to encode: the key's bias mask, periods that follow from theta, the token of masked
+        # pretraining, the second class-token norm of the SAT and 7B checkpoints.
+        (r".*\.bias_mask|rope_embed\.periods|mask_token|local_cls_norm\..*", ""),
+    ),
+    "adadino": ((r"((?:patch_embed|cls_token|registers|blocks|norm)(?:\..*)?)", r"\1"),),
+}
+
+_MARKS = {
+    "huggingface": "embeddings.cls_token",
+    "timm": "reg_token",
+    "meta": "storage_tokens",
+    "adadino": "registers",
+}
+
+
+class BackboneWeights(NamedTuple):
+    """Weights under our names, and what they said of themselves."""
+
+    tensors: dict[str, Tensor]
+    layout: str
+    """huggingface, timm, meta or adadino."""
+    config: BackboneConfig
+    """The backbone's configuration with the normalisation and origin of these weights."""
+
+
+def read_backbone(source: str | Path, config: BackboneConfig | None = None) -> BackboneWeights:
+    """Read and check backbone weights.
+
+    Args:
+        source: A file, a folder, or a hub id such as `facebook/dinov3-vitl16-pretrain-sat493m`.
+        config: The backbone they must fit; by default the preset whose shapes they have.
+
+    Raises:
+        WeightsError: They cannot be had, read or used; the message says which tensor and why.
+    """
+    raw, described = _read(source)
+    layout = _layout(raw, source)
+    tensors = _rename(raw, layout, source)
+    if config is None:
+        config = _recognise(tensors, source)
+    if config.qkv_bias and layout == "timm" and "blocks.0.attn.q_bias" not in tensors:
+        # timm leaves out the query and value biases of models where all of them are zero.
+        for i in range(config.depth):
+            for name in ("q_bias", "v_bias"):
+                tensors[f"blocks.{i}.attn.{name}"] = torch.zeros(config.dim)
+    _check(tensors, config, source)
+    mean, std = _normalisation(source, described, config)
+    return BackboneWeights(
+        tensors,
+        layout,
+        dataclasses.replace(
+            config, mean=mean, std=std, weights=str(source), fingerprint=fingerprint(tensors)
+        ),
+    )
+
+
+def make_backbone(weights: BackboneWeights) -> Backbone:
+    """Build a backbone around weights, without drawing random ones first."""
+    with torch.device("meta"):
+        backbone = Backbone(weights.config)
+    backbone.load_state_dict(weights.tensors, assign=True)
+    return backbone
+
+
+def fingerprint(tensors: dict[str, Tensor]) -> str:
+    """Digest of the vectors among the weights (norms, scales, biases, tokens): small, and telling."""
+    digest = hashlib.sha256()
+    for name in sorted(tensors):
+        tensor = tensors[name]
+        if tensor.ndim == 1 or "token" in name or name == "registers":
+            digest.update(f"{name}{tuple(tensor.shape)}".encode())
+            digest.update(tensor.detach().float().cpu().contiguous().numpy().tobytes())
+    return f"sha256:{digest.hexdigest()[:16]}"
+
+
+def read_tensors(path: Path) -> dict[str, Tensor]:
+    """Read the tensors of a safetensors file or of a pickled state dict, running no code of it."""
+    try:
+        if path.suffix == ".safetensors":
+            from safetensors.torch import load_file
+
+            return load_file(path)
+        data: Any = torch.load(path, map_location="cpu", weights_only=True)
+    except FileNotFoundError as error:
+        raise WeightsError(f"there is no weights file {path}.") from error
+    except Exception as error:  # torch, pickle, zip and safetensors each raise their own
+        reason = str(error).splitlines()[0][:160] if str(error) else type(error).__name__
+        raise WeightsError(
+            f"cannot read weights from {path}: {reason}. The file is truncated, is not a checkpoint, or "
+            "holds Python objects, which are never loaded; download it again."
+        ) from error
+    for wrapper in ("model", "state_dict", "teacher"):
+        if isinstance(data, dict) and isinstance(data.get(wrapper), dict):
+            data = data[wrapper]
+    if not isinstance(data, dict) or not all(isinstance(v, Tensor) for v in data.values()):
+        raise WeightsError(f"{path} holds no state dict of tensors.")
+    return data
+
+
+def fetch(source: str) -> Path:
+    """Bring a hub repository's weights into the local cache and return their folder."""
+    try:
+        import huggingface_hub
+    except ImportError as error:
+        raise WeightsError(
+            f"{source} is neither a file nor a folder here; to fetch it as a hub id: "
+            "pip install 'adadino[hub]'."
+        ) from error
+    try:
+        return Path(
+            huggingface_hub.snapshot_download(
+                source, allow_patterns=["*.json", "*.safetensors"]
+            )
+        )
+    except Exception as error:  # gated, refused, unknown, offline: each its own type
+        reason = str(error).strip().splitlines()[0][:200] if str(error) else type(error).__name__
+        raise WeightsError(
+            f"cannot fetch {source} from the hub: {reason}. If it is gated, accept its licence and log "
+            "in, or download the weights by hand and give the file."
+        ) from error
+
+
+def _read(source: str | Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
+    """Tensors as they are named there, and the JSON that came with them."""
+    path = Path(source)
+    if not path.exists():
+        if not re.fullmatch(r"[\w.-]+/[\w.-]+", str(source)) or path.suffix in (".pth", ".safetensors"):
+            raise WeightsError(f"there is no weights file or folder {source}.")
+        path = fetch(str(source))
+    folder = path if path.is_dir() else path.parent
+    described: dict[str, Any] = {}
+    for name in ("config.json", "preprocessor_config.json"):
+        if (path.is_dir() or path.suffix == ".safetensors") and (folder / name).is_file():
+            described |= _json(folder / name)
+    if path.is_file():
+        return read_tensors(path), described
+    index = path / "model.safetensors.index.json"
+    if index.is_file():
+        names = sorted(set(_json(index).get("weight_map", {}).values()))
+        if not names or any(Path(name).name != name for name in names):
+            raise WeightsError(f"{index} names no weight files of its own folder.")
+    else:
+        names = ["model.safetensors"]
+    tensors: dict[str, Tensor] = {}
+    for name in names:
+        tensors |= read_tensors(path / name)
+    return tensors, described
+
+
+def _json(path: Path) -> dict[str, Any]:
+    try:
+        data = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError, RecursionError) as error:
+        raise WeightsError(f"{path} is not valid JSON: {error}.") from error
+    if not isinstance(data, dict):
+        raise WeightsError(f"{path} must hold a JSON object.")
+    return data
+
+
+def _layout(raw: dict[str, Tensor], source: str | Path) -> str:
+    for layout, mark in _MARKS.items():
+        if mark in raw:
+            return layout
+    names = ", ".join(list(raw)[:3]) or "nothing"
+    raise WeightsError(
+        f"{source} is not DINOv3 in Meta's, Hugging Face's or timm's layout: it begins with {names}."
+    )
+
+
+def _rename(raw: dict[str, Tensor], layout: str, source: str | Path) -> dict[str, Tensor]:
+    rules = [(re.compile(pattern), target) for pattern, target in LAYOUTS[layout]]
+    renamed: dict[str, Tensor] = {}
+    for name, tensor in raw.items():
+        for pattern, target in rules:
+            match = pattern.fullmatch(name)
+            if match:
+                if target:
+                    renamed[match.expand(target)] = tensor
+                break
+        else:
+            raise WeightsError(
+                f"{source} ({layout} layout) holds {name}, which no DINOv3 backbone has; is it a "
+                "fine-tuned or another model?"
+            )
+    for name in [n for n in renamed if n.endswith("attn.qkv.bias")]:
+        q, _, v = renamed.pop(name).chunk(3)  # the key's third is masked to zero in DINOv3
+        renamed[name.replace("qkv.bias", "q_bias")] = q
+        renamed[name.replace("qkv.bias", "v_bias")] = v
+    for name in [n for n in renamed if n.endswith("attn.q.weight")]:
+        stem = name.removesuffix("q.weight")
+        parts = [renamed.pop(f"{stem}{x}.weight", None) for x in "qkv"]
+        if any(part is None for part in parts):
+            raise WeightsError(f"{source} lacks a query, key or value projection beside {name}.")
+        renamed[f"{stem}qkv.weight"] = torch.cat([p for p in parts if p is not None])
+        for x in "qv":
+            if f"{stem}{x}.bias" in renamed:
+                renamed[f"{stem}{x}_bias"] = renamed.pop(f"{stem}{x}.bias")
+    # .contiguous(): parts of a joined tensor must not keep the whole alive.
+    return {name: tensor.float().contiguous() for name, tensor in renamed.items()}
+
+
+def _recognise(tensors: dict[str, Tensor], source: str | Path) -> BackboneConfig:
+    """The preset whose shapes these are; heads cannot be read off the tensors."""
+    shape = _shape(tensors)
+    for known in PRESETS.values():
+        b = known.backbone
+        if (b.dim, b.depth, b.ffn, b.gated) == shape:
+            return b
+    raise WeightsError(
+        f"{source} has width, depth, FFN width and gating {shape}, which is no preset: "
+        f"{', '.join(PRESETS)}."
+    )
+
+
+def _shape(tensors: dict[str, Tensor]) -> tuple[int, int, int, bool]:
+    blocks = {name.split(".")[1] for name in tensors if name.startswith("blocks.")}
+    up = tensors.get("blocks.0.ffn.up.weight", torch.empty(0, 0))
+    dim = tensors["cls_token"].shape[-1]
+    return dim, len(blocks), up.shape[0], "blocks.0.ffn.gate.weight" in tensors
+
+
+def _check(tensors: dict[str, Tensor], config: BackboneConfig, source: str | Path) -> None:
+    with torch.device("meta"):
+        wanted = {name: tuple(t.shape) for name, t in Backbone(config).state_dict().items()}
+    missing = [name for name in wanted if name not in tensors]
+    extra = [name for name in tensors if name not in wanted]
+    wrong = [n for n in wanted if n in tensors and tuple(tensors[n].shape) != wanted[n]]
+    if missing or extra or wrong:
+        if wrong:
+            what = f"{wrong[0]} is {tuple(tensors[wrong[0]].shape)}, not {wanted[wrong[0]]}"
+        elif missing:
+            what = f"{missing[0]} is missing"
+        else:
+            what = f"{extra[0]} has no place"
+        count = len(missing) + len(extra) + len(wrong) - 1
+        more = f" (and {count} more tensors differ)" if count else ""
+        shape = _shape(tensors)
+        fits = [
+            name
+            for name, known in PRESETS.items()
+            if (known.backbone.dim, known.backbone.depth, known.backbone.ffn, known.backbone.gated)
+            == shape
+        ]
+        way = f"they look like {fits[0]}: choose that preset" if fits else "download them again"
+        raise WeightsError(f"{source} does not fit {config.name}: {what}{more}; {way}.")
+    for name, tensor in tensors.items():
+        if not bool(tensor.isfinite().all()):
+            raise WeightsError(f"{source}: {name} holds NaN or infinity; download it again.")
+
+
+def _normalisation(
+    source: str | Path, described: dict[str, Any], config: BackboneConfig
+) -> tuple[tuple[float, float, float], tuple[float, float, float]]:
+    """Mean and deviation: said by the files beside the weights, or by their name."""
+    said = described.get("pretrained_cfg", described)
+    for mean, std in ((said.get("image_mean"), said.get("image_std")), (said.get("mean"), said.get("std"))):
+        if mean is not None and std is not None:
+            try:
+                a, b = [float(v) for v in mean], [float(v) for v in std]
+                if len(a) == len(b) == 3 and min(b) > 0:
+                    return (a[0], a[1], a[2]), (b[0], b[1], b[2])
+            except (TypeError, ValueError):
+                pass
+            raise WeightsError(f"{source} gives mean {mean!r} and std {std!r}: not three numbers each.")
+    # The name of the file or, for model.safetensors, of its folder.
+    name = "/".join(Path(source).parts[-2:]).lower()
+    if "sat493m" in name:
+        return SAT_MEAN, SAT_STD
+    if "lvd1689m" in name:
+        return LVD_MEAN, LVD_STD
+    warnings.warn(
+        f"{source} does not say how its images were normalised (neither sat493m nor lvd1689m in its "
+        f"name, no preprocessor_config.json); using mean {config.mean}, std {config.std}. Set "
+        "model.backbone.mean and model.backbone.std if that is wrong.",
+        NormalizationWarning,
+        stacklevel=4,
+    )
+    return config.mean, config.std

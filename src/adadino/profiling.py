@@ -1,0 +1,79 @@
+"""What the model costs: GFLOPs by the paper's counting convention. Table 3.
+
+The paper estimates GFLOPs "with the PyTorch profiler": one pair, 256 x 256 pixels. That counter sees
+matrix products and convolutions (two operations for each multiply-add), elementwise products and sums
+(one for each element of the first operand), and nothing else; the two products inside
+scaled_dot_product_attention are invisible to it. `count_flops` applies the same rules to meta tensors,
+so a ViT-L is counted in seconds and without memory; a test holds it equal to `torch.profiler` on a
+real run.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+from torch.overrides import TorchFunctionMode
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from adadino.config import Config
+from adadino.model.adadino import AdaDINO
+
+aten = torch.ops.aten
+
+
+class _SkipAttention(TorchFunctionMode):
+    """Give attention's output its shape without computing it: the profiler does not count it."""
+
+    def __torch_function__(
+        self, func: Any, types: Any, args: Any = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        if func is F.scaled_dot_product_attention:
+            query, _, value = args[:3]
+            return value.new_empty(*query.shape[:-1], value.shape[-1])
+        return func(*args, **(kwargs or {}))
+
+
+class _Counter(TorchDispatchMode):
+    flops = 0
+
+    def __torch_dispatch__(
+        self, func: Any, types: Any, args: Any = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        out = func(*args, **(kwargs or {}))
+        match func._overloadpacket:
+            case aten.mm | aten.bmm:
+                self.flops += 2 * out.numel() * args[0].shape[-1]
+            case aten.addmm | aten.baddbmm:
+                self.flops += 2 * out.numel() * args[1].shape[-1]
+            case aten.convolution:
+                self.flops += 2 * out.numel() * math.prod(args[1].shape[1:])
+            case aten.mul | aten.add if isinstance(args[0], Tensor):
+                self.flops += args[0].numel()
+        return out
+
+
+def count_flops(run: Callable[[], Any]) -> int:
+    """Count the operations of `run()`, which should work on meta tensors."""
+    # no_grad, not inference_mode: only the former shows composites (linear) by their parts (addmm).
+    with torch.no_grad(), _SkipAttention(), _Counter() as counter:
+        run()
+    return counter.flops
+
+
+def gflops(config: Config, *, k: int | None = None, size: int = 256) -> float:
+    """GFLOPs of one forward pass over one pair.
+
+    Args:
+        config: The model.
+        k: FFN chunks to execute, if not the configuration's.
+        size: Side of the square input in pixels.
+    """
+    with torch.device("meta"):
+        model = AdaDINO(config).eval()
+        image = torch.empty(1, 3, size, size)
+        return count_flops(lambda: model(image, image, k=k)) / 1e9

@@ -1,0 +1,178 @@
+"""Frozen dataclasses from and to plain dictionaries, YAML and dotted overrides; a typo is an error.
+
+Settings arrive from three places: a `config.json` beside a checkpoint, a YAML file, and
+`--model.bscs.k 6` on the command line. All three pass through `build`, which knows only the
+annotations of the dataclass, so a field is declared once and is available everywhere.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+import types
+import typing
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Literal, TypeVar, Union, get_args, get_origin
+
+import yaml
+
+from adadino.errors import ConfigError
+
+T = TypeVar("T")
+
+
+def build(cls: type[T], data: Mapping[str, Any], where: str = "") -> T:
+    """Make a dataclass out of nested mappings, checking every name and type.
+
+    Args:
+        cls: A dataclass, possibly with dataclass fields.
+        data: Values by field name; fields that are absent keep their defaults.
+        where: The dotted path of `data`, for messages.
+
+    Returns:
+        The instance.
+
+    Raises:
+        ConfigError: An unknown name (with the nearest known one), a wrong type, or a value that
+            the dataclass itself rejects.
+    """
+    if not isinstance(data, Mapping):
+        raise ConfigError(f"{where or cls.__name__} must be a mapping, not {data!r}.")
+    hints = typing.get_type_hints(cls)
+    fields = [f.name for f in dataclasses.fields(cls)]  # type: ignore[arg-type]
+    values: dict[str, Any] = {}
+    for key, value in data.items():
+        path = f"{where}.{key}" if where else str(key)
+        if key not in fields:
+            raise ConfigError(f"unknown setting {path}; {_nearest(str(key), fields)}")
+        values[key] = _convert(hints[key], value, path)
+    try:
+        return cls(**values)
+    except TypeError as error:
+        raise ConfigError(f"{where or cls.__name__}: {error}") from error
+
+
+def to_dict(config: Any) -> dict[str, Any]:
+    """Turn a dataclass into plain dictionaries and lists, ready for YAML or JSON."""
+
+    def plain(value: Any) -> Any:
+        if dataclasses.is_dataclass(value):
+            return {f.name: plain(getattr(value, f.name)) for f in dataclasses.fields(value)}
+        if isinstance(value, tuple | list):
+            return [plain(v) for v in value]
+        return value
+
+    return typing.cast(dict[str, Any], plain(config))
+
+
+def read_yaml(path: Path | str) -> dict[str, Any]:
+    """Read a YAML mapping without constructing any Python object but the plain ones."""
+    try:
+        data = yaml.safe_load(Path(path).read_text(encoding="utf-8"))
+    except OSError as error:
+        raise ConfigError(f"cannot read {path}: {error.strerror}.") from error
+    except (yaml.YAMLError, UnicodeDecodeError, RecursionError) as error:
+        raise ConfigError(f"{path} is not valid YAML: {str(error).splitlines()[0]}.") from error
+    if data is None:
+        return {}
+    if not isinstance(data, dict):
+        raise ConfigError(f"{path} must hold a mapping of settings, not a {type(data).__name__}.")
+    return data
+
+
+def write_yaml(config: Any) -> str:
+    """Write a dataclass as YAML text, in the order of its fields."""
+    return yaml.safe_dump(to_dict(config), sort_keys=False, width=100)
+
+
+def override(data: Mapping[str, Any], dotted: Sequence[str]) -> dict[str, Any]:
+    """Lay `a.b=value` overrides over nested mappings; values are read as YAML scalars or lists.
+
+    `a.b=1,2,3` is a list too, because that is what one types in a shell.
+    """
+    result: dict[str, Any] = _copy(data)
+    for item in dotted:
+        name, sign, text = item.partition("=")
+        if not sign or not name:
+            raise ConfigError(f"override {item!r} must look like model.bscs.k=6.")
+        node = result
+        *parents, last = name.split(".")
+        for parent in parents:
+            child = node.setdefault(parent, {})
+            if not isinstance(child, dict):
+                raise ConfigError(f"{name}: {parent} is a value, not a group of settings.")
+            node = child
+        node[last] = _parse(text)
+    return result
+
+
+def _copy(data: Mapping[str, Any]) -> dict[str, Any]:
+    return {k: _copy(v) if isinstance(v, Mapping) else v for k, v in data.items()}
+
+
+def _parse(text: str) -> Any:
+    try:
+        value = yaml.safe_load(text) if text else text
+    except yaml.YAMLError:
+        return text
+    if isinstance(value, str) and "," in value:
+        return [_parse(part.strip()) for part in value.split(",") if part.strip()]
+    return value
+
+
+def _nearest(name: str, known: Sequence[str]) -> str:
+    close = difflib.get_close_matches(name, known, n=1)
+    return f"did you mean {close[0]}?" if close else f"there are: {', '.join(known)}."
+
+
+def _convert(hint: Any, value: Any, path: str) -> Any:
+    origin, args = get_origin(hint), get_args(hint)
+    if origin in (Union, types.UnionType):
+        if value is None and type(None) in args:
+            return None
+        options = [a for a in args if a is not type(None)]
+        errors = []
+        for option in options:
+            try:
+                return _convert(option, value, path)
+            except ConfigError as error:
+                errors.append(error)
+        raise errors[-1]
+    if origin is Literal:
+        # YAML 1.1 reads a bare `off` as false; the reader meant the word.
+        if value is False and "off" in args:
+            value = "off"
+        if value not in args:
+            names = [str(a) for a in args]
+            hint_text = _nearest(str(value), names)
+            raise ConfigError(f"{path} is {value!r}, must be one of {', '.join(names)}; {hint_text}")
+        return value
+    if origin is tuple:
+        if isinstance(value, str) or not isinstance(value, Sequence):
+            value = [] if value in ("none", None) else [value]
+        inner = args[:1] * len(value) if args[-1] is Ellipsis else args
+        if len(inner) != len(value):
+            raise ConfigError(f"{path} needs {len(inner)} values, got {len(value)}: {value!r}.")
+        return tuple(_convert(h, v, f"{path}[{i}]") for i, (h, v) in enumerate(zip(inner, value)))
+    if dataclasses.is_dataclass(hint):
+        if isinstance(value, hint):  # type: ignore[arg-type]
+            return value
+        return build(hint, value, path)  # type: ignore[arg-type]
+    return _scalar(hint, value, path)
+
+
+def _scalar(hint: Any, value: Any, path: str) -> Any:
+    # bool is an int in Python: `k: true` must not become k = 1.
+    if hint is float and isinstance(value, int | float | str) and not isinstance(value, bool):
+        try:
+            return float(value)  # YAML 1.1 reads 1e-4 as a string
+        except ValueError:
+            pass
+    elif hint is int and isinstance(value, int) and not isinstance(value, bool):
+        return value
+    elif hint is bool and isinstance(value, bool):
+        return value
+    elif hint is str and isinstance(value, str | int | float) and not isinstance(value, bool):
+        return str(value)
+    raise ConfigError(f"{path} is {value!r}, must be {getattr(hint, '__name__', hint)}.")

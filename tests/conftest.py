@@ -1,0 +1,54 @@
+from __future__ import annotations
+
+import dataclasses
+
+import pytest
+import torch
+
+from adadino.config import BackboneConfig, BSCSConfig, Config, CPGRConfig
+
+# Two test processes on two cores: more threads each would only wait for one another.
+torch.set_num_threads(1)
+
+
+@pytest.fixture(autouse=True)
+def _seed() -> None:
+    torch.manual_seed(0)
+
+
+SMALL = Config(
+    backbone=BackboneConfig("small", dim=32, depth=4, heads=2, ffn=64, registers=2),
+    bscs=BSCSConfig(chunks=8, k=3, hidden=16),
+    cpgr=CPGRConfig(width=16),
+)
+
+
+@pytest.fixture
+def small() -> Config:
+    """A model that runs in milliseconds and has every part of the large one."""
+    return SMALL
+
+
+def with_bscs(config: Config, **changes: object) -> Config:
+    return dataclasses.replace(config, bscs=dataclasses.replace(config.bscs, **changes))
+
+
+def with_cgla(config: Config, **changes: object) -> Config:
+    return dataclasses.replace(config, cgla=dataclasses.replace(config.cgla, **changes))
+
+
+def with_cpgr(config: Config, **changes: object) -> Config:
+    return dataclasses.replace(config, cpgr=dataclasses.replace(config.cpgr, **changes))
+
+
+def with_backbone(config: Config, **changes: object) -> Config:
+    return dataclasses.replace(config, backbone=dataclasses.replace(config.backbone, **changes))
+
+
+def randomise(module: torch.nn.Module, scale: float = 0.3) -> torch.nn.Module:
+    """Fill every parameter with noise, so that nothing hides behind a zero or one of initialisation."""
+    generator = torch.Generator().manual_seed(1)
+    with torch.no_grad():
+        for parameter in module.parameters():
+            parameter.copy_(torch.randn(parameter.shape, generator=generator) * scale)
+    return module

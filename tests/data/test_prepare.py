@@ -1,0 +1,539 @@
+"""Preparation: a miniature of every original layout, interruptions, and what must be refused."""
+
+from __future__ import annotations
+
+import dataclasses
+import io
+import json
+import shutil
+import zipfile
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+from PIL import Image
+
+from adadino.data import benchmarks
+from adadino.data.benchmarks import BENCHMARKS
+from adadino.data.folder import PairFolder
+from adadino.data.manifest import Manifest
+from adadino.data.prepare import prepare
+from adadino.errors import ConfigError, DataError
+
+TILE = 8
+LEVIR = ("A", "B", "label")
+SYSU = ("time1", "time2", "label")
+EXPECTED = {"train": 8, "val": 4, "test": 4}
+
+
+def scene(name: str, height: int, width: int) -> tuple[NDArray[np.uint8], ...]:
+    rng = np.random.default_rng(sum(name.encode()))
+    images = [rng.integers(0, 256, (height, width, 3), np.uint8) for _ in range(2)]
+    mask = np.zeros((height, width), np.uint8)
+    mask[: height // 2, : width // 4] = 255  # an eighth
+    return (*images, mask)
+
+
+def write_scene(
+    folder: Path, name: str, size: tuple[int, int] = (16, 16), roles: tuple[str, ...] = LEVIR
+) -> None:
+    for role, array in zip(roles, scene(name, *size), strict=True):
+        (folder / role).mkdir(parents=True, exist_ok=True)
+        Image.fromarray(array).save(folder / role / f"{name}.png")
+
+
+def write_splits(
+    root: Path, counts: Mapping[str, int], size: tuple[int, int], roles: tuple[str, ...] = LEVIR
+) -> Path:
+    for split, count in counts.items():
+        for index in range(count):
+            write_scene(root / split, f"{split}_{index}", size, roles)
+    return root
+
+
+def zip_folder(folder: Path, target: Path) -> Path:
+    with zipfile.ZipFile(target, "w") as archive:
+        for path in sorted(folder.rglob("*")):
+            if path.is_file():
+                archive.write(path, path.relative_to(folder))
+    return target
+
+
+def tree(root: Path) -> dict[str, bytes]:
+    return {str(p.relative_to(root)): p.read_bytes() for p in root.rglob("*") if p.is_file()}
+
+
+def expect(
+    monkeypatch: pytest.MonkeyPatch, name: str, variant: str, counts: Mapping[str, int]
+) -> None:
+    """Scale a benchmark down to the miniature: its own code, other numbers."""
+    original = BENCHMARKS[name]
+    changed = dataclasses.replace(original.variants[variant], expected=counts)
+    small = dataclasses.replace(
+        original, variants={**original.variants, variant: changed}, tile=TILE
+    )
+    monkeypatch.setattr(benchmarks, "BENCHMARKS", {**BENCHMARKS, name: small})
+
+
+@pytest.fixture
+def levir(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Two, one and one scenes of four tiles, laid out as LEVIR-CD is."""
+    expect(monkeypatch, "levir-cd", "standard", EXPECTED)
+    counts = {"train": 2, "val": 1, "test": 1}
+    return write_splits(tmp_path / "LEVIR-CD", counts, (16, 16))
+
+
+def test_expected_counts_are_the_papers() -> None:
+    scenes = {"levir-cd": (445, 64, 128), "clcd": (360, 120, 120), "sysu-cd": (12000, 4000, 4000)}
+    tiles_per_scene = {"levir-cd": 16, "clcd": 4, "sysu-cd": 1}
+    for name, (train, val, test) in scenes.items():
+        by = tiles_per_scene[name]
+        (variant,) = BENCHMARKS[name].variants.values()
+        assert variant.expected == {"train": train * by, "val": val * by, "test": test * by}
+
+    plus = BENCHMARKS["levir-cd-plus"].variants
+    assert next(iter(plus)) == "holdout"
+    holdout, whole = plus["holdout"].expected, plus["whole"].expected
+    assert holdout is not None
+    assert whole == {"train": 637 * 16, "test": 348 * 16} == {"train": 10_192, "test": 5_568}
+    assert holdout["train"] + holdout["val"] == 10_192
+    assert holdout["val"] == round(0.05 * 637) * 16
+
+    whu = BENCHMARKS["whu-cd"].variants
+    assert next(iter(whu)) == "padded"
+    assert whu["padded"].expected == {"train": 6_096, "val": 762, "test": 762}
+    assert whu["floored"].expected == {"train": 5_947, "val": 743, "test": 744}
+    for name, tiles in (("padded", 127 * 60), ("floored", 126 * 59)):
+        assert sum((whu[name].expected or {}).values()) == tiles
+
+
+def test_levir(levir: Path, tmp_path: Path) -> None:
+    dest = tmp_path / "out"
+    manifest = prepare("levir-cd", levir, dest, tile=TILE)
+    assert manifest.counts == EXPECTED
+    assert manifest.equals_paper is True
+    assert manifest.scene_sizes == {"16x16": 4}
+    assert manifest.splits["train"].changed == pytest.approx(1 / 8)
+    assert manifest.notes == ()
+    assert manifest == Manifest.load(dest) == Manifest.verify(dest)
+    assert sorted(path.name for path in dest.iterdir()) == ["manifest.json", "test", "train", "val"]
+
+    before, after, mask = scene("train_1", 16, 16)
+    for role, whole in zip(LEVIR, (before, after, mask), strict=True):
+        image = Image.open(dest / "train" / role / "train_1_0_1.png")
+        assert image.mode == ("L" if role == "label" else "RGB")
+        np.testing.assert_array_equal(np.asarray(image), whole[:8, 8:])
+    assert len(PairFolder(dest, "train")) == 8
+
+
+def test_every_kind_of_archive_gives_the_same_set(levir: Path, tmp_path: Path) -> None:
+    reference = prepare("levir-cd", levir, tmp_path / "reference", tile=TILE)
+
+    plain = zip_folder(levir, tmp_path / "LEVIR.zip")
+    zips = tmp_path / "zips"
+    zips.mkdir()
+    for split in ("train", "val", "test"):
+        zip_folder(levir / split, zips / f"{split}.zip")
+    nested = zip_folder(zips, tmp_path / "nested.zip")
+    deep = tmp_path / "deep" / "download"
+    shutil.copytree(levir, deep / "LEVIR CD")
+
+    for source in (plain, zips, nested, deep):
+        dest = tmp_path / f"from-{source.stem}"
+        manifest = prepare("levir-cd", source, dest, tile=TILE)
+        assert manifest.splits == reference.splits
+        assert manifest.settings.variant == "standard"
+
+
+def test_levir_plus_holds_scenes_out_of_the_training_split(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source = write_splits(tmp_path / "LEVIR-CD+", {"train": 20, "test": 2}, (8, 16))
+    expect(monkeypatch, "levir-cd-plus", "holdout", {"train": 38, "val": 2, "test": 4})
+    manifest = prepare("levir-cd-plus", source, tmp_path / "out", tile=TILE)
+    held_out = {path.stem[:-4] for path in (tmp_path / "out/val/A").iterdir()}
+    trained = {path.stem[:-4] for path in (tmp_path / "out/train/A").iterdir()}
+    assert len(held_out) == 1
+    assert not held_out & trained
+    assert manifest.notes == (
+        "the source has no validation split: 1 of 20 training scenes held out with seed 0",
+    )
+
+    prepare("levir-cd-plus", source, tmp_path / "other", tile=TILE, seed=1)
+    assert held_out != {path.stem[:-4] for path in (tmp_path / "other/val/A").iterdir()}
+
+    whole = prepare(
+        "levir-cd-plus", source, tmp_path / "whole", tile=TILE, variant="whole", strict=False
+    )
+    assert whole.counts == {"train": 40, "test": 4}
+    assert "there is no validation split" in whole.notes
+
+
+def write_whu(folder: Path, width: int = 36, height: int = 20) -> Path:
+    before, after, mask = scene("whu", height, width)
+    data = folder / "1. The two-period image data"
+    for name, array in (("before", before), ("after", after), ("change label", mask // 255)):
+        (data / name).mkdir(parents=True)
+        Image.fromarray(array).save(data / name / f"{name.replace(' ', '_')}.tif")
+    return folder
+
+
+@pytest.mark.parametrize(
+    ("variant", "tiles", "counts", "note"),
+    [
+        ("padded", 5 * 3, {"train": 12, "val": 1, "test": 2}, "edges were padded"),
+        ("floored", 4 * 2, {"train": 6, "val": 1, "test": 1}, "edges that do not fill a tile"),
+    ],
+)
+def test_whu_whole_scene(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    variant: str,
+    tiles: int,
+    counts: dict[str, int],
+    note: str,
+) -> None:
+    expect(monkeypatch, "whu-cd", variant, counts)
+    source = zip_folder(write_whu(tmp_path / "WHU"), tmp_path / "whu.zip")
+    dest = tmp_path / "out"
+    manifest = prepare("whu-cd", source, dest, tile=TILE, variant=variant)
+    assert sum(manifest.counts.values()) == tiles
+    assert manifest.settings.variant == variant
+    assert manifest.notes[0].startswith(note)
+    assert "of its tiles drawn with seed 0" in manifest.notes[1]
+
+    before, _, mask = scene("whu", 20, 36)
+    rows, columns = -(-20 // TILE), -(-36 // TILE)
+    padded = np.zeros((rows * TILE, columns * TILE, 3), np.uint8)
+    padded[:20, :36] = before
+    for path in dest.glob("*/A/*.png"):
+        _, row, column = path.stem.split("_")
+        top, left = int(row) * TILE, int(column) * TILE
+        expected = padded[top : top + TILE, left : left + TILE]
+        np.testing.assert_array_equal(np.asarray(Image.open(path)), expected)
+    changed = sum((np.asarray(Image.open(path)) == 255).sum() for path in dest.glob("*/label/*"))
+    kept = mask if variant == "padded" else mask[:16, :32]
+    assert changed == (kept > 0).sum()
+
+
+def test_whu_as_shipped_in_two_mosaics(tmp_path: Path) -> None:
+    data = tmp_path / "WHU" / "1. The two-period image data"
+    for split, width in (("train", 40), ("test", 16)):
+        before, after, mask = scene(split, 16, width)
+        for year, image in (("2012", before), ("2016", after)):
+            for kind, array in (("image", image), ("label", mask)):
+                folder = data / year / "whole_image" / split / kind
+                folder.mkdir(parents=True)
+                Image.fromarray(array).save(folder / f"{year}_{split}.tif")
+            write_scene(data / year / "splited_images" / split, "0", roles=("image", "x", "label"))
+        (data / "change_label" / split).mkdir(parents=True)
+        Image.fromarray(mask).save(data / "change_label" / split / "change_label.tif")
+    manifest = prepare("whu-cd", tmp_path / "WHU", tmp_path / "out", tile=TILE, variant="official")
+    assert manifest.counts == {"train": 9, "val": 1, "test": 4}
+    assert manifest.equals_paper is None
+
+
+def test_tiled_copy_with_lists(tmp_path: Path) -> None:
+    source = tmp_path / "WHU-CD-256"
+    for index in range(6):
+        write_scene(source, f"whucd_{index}", (8, 8))
+    (source / "list").mkdir()
+    for split, names in (("train", "012"), ("val", "3"), ("test", "4")):
+        lines = "".join(f"whucd_{name}.png\r\n" for name in names)
+        (source / "list" / f"{split}.txt").write_text(lines)
+    manifest = prepare("whu-cd", source, tmp_path / "out", tile=TILE)
+    assert manifest.counts == {"train": 3, "val": 1, "test": 1}
+    assert manifest.notes == ("1 images that no list names were left out",)
+    assert (tmp_path / "out/test/A/whucd_4.png").exists()  # one tile keeps its name
+
+    (source / "list" / "test.txt").write_text("whucd_0.png")
+    with pytest.raises(DataError, match=r"whucd_0 is in list/.*and in list/"):
+        prepare("whu-cd", source, tmp_path / "leak", tile=TILE)
+    (source / "list" / "test.txt").write_text("whucd_9.png")
+    with pytest.raises(DataError, match=r"list/test\.txt names whucd_9"):
+        prepare("whu-cd", source, tmp_path / "absent", tile=TILE)
+
+
+@pytest.mark.parametrize(("name", "side", "each"), [("sysu-cd", 8, 1), ("clcd", 16, 4)])
+def test_sysu_and_clcd(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, side: int, each: int
+) -> None:
+    counts = {"train": 3, "val": 1, "test": 1}
+    source = write_splits(tmp_path / name, counts, (side, side), SYSU)
+    expect(monkeypatch, name, "standard", {split: n * each for split, n in counts.items()})
+    assert prepare(name, source, tmp_path / "out", tile=TILE).equals_paper is True
+
+
+@pytest.mark.parametrize(
+    "roles",
+    [("A", "B", "Label"), ("T1", "T2", "GT"), ("im1", "im2", "label"), ("Before", "After", "mask")],
+)
+def test_any_folder_is_split_by_scene(tmp_path: Path, roles: tuple[str, ...]) -> None:
+    source = tmp_path / "mine"
+    for index in range(10):
+        write_scene(source / "deep" / "er", f"s{index}", (8, 19), roles)
+    dest = tmp_path / "out"
+    manifest = prepare("folder", source, dest, tile=TILE)
+    assert manifest.counts == {"train": 14, "val": 2, "test": 4}
+    assert manifest.equals_paper is None
+    assert len(manifest.notes) == 2  # dropped edges, drawn splits
+    scenes = [
+        {path.stem.split("_")[0] for path in (dest / split / "A").iterdir()}
+        for split in ("train", "val", "test")
+    ]
+    assert [len(names) for names in scenes] == [7, 1, 2]
+    assert len(set.union(*scenes)) == 10
+
+
+def test_split_folders_may_lie_below_the_pair_folders(tmp_path: Path) -> None:
+    for split in ("train", "valid"):
+        for role, array in zip(LEVIR, scene("x", 8, 8), strict=True):
+            (tmp_path / "in" / role / split).mkdir(parents=True)
+            Image.fromarray(array).save(tmp_path / "in" / role / split / "x.png")
+    manifest = prepare("folder", tmp_path / "in", tmp_path / "out", tile=TILE)
+    assert manifest.counts == {"train": 1, "val": 1}
+
+
+def stop_at(files: int) -> Callable[[int, int, str], None]:
+    def progress(done: int, total: int, message: str) -> None:
+        if done == files:
+            raise KeyboardInterrupt
+
+    return progress
+
+
+@pytest.mark.parametrize("files", [1, 17, 48])
+def test_a_killed_run_goes_on_and_ends_in_the_same_bytes(
+    levir: Path, tmp_path: Path, files: int
+) -> None:
+    prepare("levir-cd", levir, tmp_path / "whole", tile=TILE)
+
+    dest = tmp_path / "killed"
+    with pytest.raises(KeyboardInterrupt):
+        prepare("levir-cd", levir, dest, tile=TILE, progress=stop_at(files))
+    assert [path.name for path in dest.iterdir()] == [".partial"]
+    with pytest.raises(DataError, match=r"has no manifest\.json"):
+        Manifest.load(dest)
+    written = {path: path.stat().st_mtime_ns for path in dest.rglob("*.png")}
+    assert len(written) == files
+    (next(iter(written)).parent / ".x.part.png").write_bytes(b"half a file")
+
+    calls: list[tuple[int, int]] = []
+    prepare("levir-cd", levir, dest, tile=TILE, progress=lambda d, t, _: calls.append((d, t)))
+    assert len(calls) == 48 - files  # nothing is done twice
+    assert all(total == 48 for _, total in calls)
+    assert not calls or calls[-1][0] == 48
+    assert tree(dest) == tree(tmp_path / "whole")
+
+
+def test_a_run_killed_while_it_moves_the_splits_goes_on(
+    levir: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    prepare("levir-cd", levir, tmp_path / "whole", tile=TILE)
+    dest = tmp_path / "killed"
+    original = Path.rename
+
+    def rename(self: Path, target: Path) -> Path:
+        if self.name == "val":
+            raise KeyboardInterrupt
+        return original(self, target)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, "rename", rename)
+        with pytest.raises(KeyboardInterrupt):
+            prepare("levir-cd", levir, dest, tile=TILE)
+    assert sorted(path.name for path in dest.iterdir()) == [".partial", "train"]
+    prepare("levir-cd", levir, dest, tile=TILE)
+    assert tree(dest) == tree(tmp_path / "whole")
+
+
+def test_staging_of_other_settings_needs_overwrite(levir: Path, tmp_path: Path) -> None:
+    dest = tmp_path / "out"
+    with pytest.raises(KeyboardInterrupt):
+        prepare("levir-cd", levir, dest, tile=TILE, progress=stop_at(5))
+    with pytest.raises(DataError, match=r'\.partial was left by .*"tile": 8.*overwrite=True'):
+        prepare("levir-cd", levir, dest, tile=4)
+    write_scene(levir / "train", "train_9")
+    with pytest.raises(DataError, match=r"other settings"):
+        prepare("levir-cd", levir, dest, tile=TILE)
+    manifest = prepare("levir-cd", levir, dest, tile=16, overwrite=True)
+    assert manifest.counts == {"train": 3, "val": 1, "test": 1}
+
+
+def test_finished_set_is_returned_or_protected(levir: Path, tmp_path: Path) -> None:
+    dest = tmp_path / "out"
+    first = prepare("levir-cd", levir, dest, tile=TILE)
+    before = tree(dest)
+    assert prepare("levir-cd", levir, dest, tile=TILE, progress=stop_at(1)) == first
+    with pytest.raises(DataError, match=r"already holds a set made with .*tile=8.*overwrite"):
+        prepare("levir-cd", levir, dest, tile=4)
+    assert tree(dest) == before
+
+    shutil.rmtree(levir / "val")
+    replaced = prepare("folder", levir, dest, tile=TILE, overwrite=True)
+    assert sorted(path.name for path in dest.iterdir()) == ["manifest.json", "test", "train"]
+    assert replaced == Manifest.verify(dest)
+
+
+def test_foreign_folders_in_the_destination_are_protected(levir: Path, tmp_path: Path) -> None:
+    dest = tmp_path / "out"
+    (dest / "train").mkdir(parents=True)
+    (dest / "train" / "mine.txt").write_text("mine")
+    with pytest.raises(DataError, match=r"out/train exists, but was not made by"):
+        prepare("levir-cd", levir, dest, tile=TILE)
+    assert (dest / "train" / "mine.txt").exists()
+
+
+@pytest.mark.parametrize("dest", [".", "inside", ".."])
+def test_source_and_destination_must_not_overlap(levir: Path, dest: str) -> None:
+    with pytest.raises(DataError, match="inside one another"):
+        prepare("levir-cd", levir, levir / dest, tile=TILE)
+
+
+def test_other_counts_are_an_error_with_a_table_until_accepted(levir: Path, tmp_path: Path) -> None:
+    for role in LEVIR:
+        (levir / "train" / role / "train_0.png").unlink()
+    dest = tmp_path / "out"
+    with pytest.raises(DataError, match=r"strict=False") as caught:
+        prepare("levir-cd", levir, dest, tile=TILE)
+    assert ["train", "4", "8"] in [line.split() for line in str(caught.value).splitlines()]
+    assert not (dest / "manifest.json").exists()
+
+    # The tiles are there: accepting the difference cuts nothing again.
+    manifest = prepare("levir-cd", levir, dest, tile=TILE, strict=False, progress=stop_at(12))
+    assert manifest.equals_paper is False
+    assert "counts differ from the expected" in manifest.notes[-1]
+    with pytest.raises(DataError, match="not the expected ones"):
+        prepare("levir-cd", levir, dest, tile=TILE)
+
+
+def test_verify_notices_every_change(levir: Path, tmp_path: Path) -> None:
+    dest = tmp_path / "out"
+    prepare("levir-cd", levir, dest, tile=TILE)
+    shutil.copytree(dest, tmp_path / "copy")
+    (tmp_path / "copy" / "val").rename(tmp_path / "elsewhere")
+    with pytest.raises(DataError, match=r"no folder .*val"):
+        Manifest.verify(tmp_path / "copy")
+
+    content = json.loads((dest / "manifest.json").read_text())
+    del content["splits"]["val"]
+    (dest / "manifest.json").write_text(json.dumps(content))
+    with pytest.raises(DataError, match=r"a val folder that its manifest\.json does not name"):
+        Manifest.verify(dest)
+
+    Image.new("L", (TILE, TILE)).save(dest / "train" / "label" / "train_0_0_0.png")
+    with pytest.raises(DataError, match=r"out/train is not what was prepared"):
+        Manifest.verify(dest)
+    (dest / "manifest.json").write_text("{}")
+    with pytest.raises(DataError, match=r"manifest\.json cannot be understood.*overwrite"):
+        Manifest.load(dest)
+
+
+def remove_one(source: Path) -> None:
+    (source / "train" / "B" / "train_0.png").unlink()
+
+
+def add_second(source: Path) -> None:
+    image = Image.open(source / "train" / "A" / "train_0.png")
+    image.save(source / "train" / "A" / "train_0.tif")
+
+
+def add_unsplit(source: Path) -> None:
+    write_scene(source, "outside")
+
+
+def add_copy(source: Path) -> None:
+    shutil.copytree(source / "train", source / "copy" / "train")
+
+
+def shrink(source: Path) -> None:
+    Image.new("RGB", (8, 16)).save(source / "train" / "B" / "train_0.png")
+
+
+def make_small(source: Path) -> None:
+    write_scene(source / "train", "tiny", (7, 16))
+
+
+def clash(source: Path) -> None:
+    write_scene(source / "train", "train_0_1_1", (8, 8))
+
+
+def break_mask(source: Path) -> None:
+    Image.new("L", (16, 16), 77).save(source / "train" / "label" / "train_0.png")
+
+
+def truncate(source: Path) -> None:
+    path = source / "train" / "A" / "train_0.png"
+    path.write_bytes(path.read_bytes()[:-200])
+
+
+@pytest.mark.parametrize(
+    ("damage", "message"),
+    [
+        (remove_one, r"A/train_0\.png has no partner: .* no B image called train_0 under train"),
+        (add_second, r"train_0\.png and .*train_0\.tif are both the A image of train_0"),
+        (add_unsplit, r"inside split folders and outside, such as .*outside\.png"),
+        (add_copy, r"train_0\.png and .*train_0\.png have the same name in the same split"),
+        (shrink, r"B/train_0\.png is 8 x 16, but .*A/train_0\.png is 16 x 16"),
+        (make_small, r"tiny\.png is 16 x 7, smaller than a tile of 8"),
+        (clash, r"scenes train_0 and train_0_1_1 both give a tile called train_0_1_1"),
+        (break_mask, r"label/train_0\.png is not binary: it holds the values 77"),
+        (truncate, r"cannot read .*A/train_0\.png"),
+    ],
+)
+def test_damaged_source_is_refused_by_name(
+    levir: Path, tmp_path: Path, damage: Callable[[Path], None], message: str
+) -> None:
+    damage(levir)
+    with pytest.raises(DataError, match=message):
+        prepare("levir-cd", levir, tmp_path / "out", tile=TILE)
+    assert not (tmp_path / "out" / "manifest.json").exists()
+
+
+def test_damaged_member_of_a_zip_is_refused_by_name(levir: Path, tmp_path: Path) -> None:
+    content = bytearray(zip_folder(levir, tmp_path / "x.zip").read_bytes())
+    original = (levir / "train" / "B" / "train_0.png").read_bytes()
+    at = content.index(original) + len(original) // 2
+    content[at] ^= 0xFF
+    (tmp_path / "x.zip").write_bytes(content)
+    with pytest.raises(DataError, match=r"cannot read x\.zip:train/B/train_0\.png"):
+        prepare("levir-cd", tmp_path / "x.zip", tmp_path / "out", tile=TILE)
+
+
+def test_sources_without_what_is_needed_are_refused(tmp_path: Path) -> None:
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(DataError, match=r"empty holds no pair folders\. Expected A, B, label"):
+        prepare("levir-cd", tmp_path / "empty", tmp_path / "out")
+    for index in range(2):
+        write_scene(tmp_path / "flat", f"s{index}")
+    with pytest.raises(DataError, match="official split"):
+        prepare("levir-cd", tmp_path / "flat", tmp_path / "out", tile=TILE, strict=False)
+    with pytest.raises(DataError, match="2 scenes without split folders"):
+        prepare("folder", tmp_path / "flat", tmp_path / "out2", tile=TILE)
+    with pytest.raises(DataError, match="does not exist"):
+        prepare("folder", tmp_path / "nowhere", tmp_path / "out3")
+
+
+def test_settings_that_do_not_exist_are_refused_with_the_choices(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"no benchmark 'levir'.*levir-cd-plus, whu-cd"):
+        prepare("levir", tmp_path, tmp_path)
+    with pytest.raises(ConfigError, match=r"no variant 'big'.*padded, floored, official"):
+        prepare("whu-cd", tmp_path, tmp_path, variant="big")
+    with pytest.raises(ConfigError, match="tile = 0"):
+        prepare("whu-cd", tmp_path, tmp_path, tile=0)
+
+
+def test_counts_are_compared_at_the_papers_tile_size_only(levir: Path, tmp_path: Path) -> None:
+    assert prepare("levir-cd", levir, tmp_path / "out", tile=16).equals_paper is None
+
+
+def test_hostile_archive_is_refused(tmp_path: Path) -> None:
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w") as archive:
+        archive.writestr("../../train/A/evil.png", b"evil")
+    (tmp_path / "x.zip").write_bytes(buffer.getvalue())
+    with pytest.raises(DataError, match="leaves the archive"):
+        prepare("levir-cd", tmp_path / "x.zip", tmp_path / "out")
+    assert not list(tmp_path.rglob("evil.png"))
