@@ -46,7 +46,7 @@ def with_backbone(config: Config, **changes: object) -> Config:
 
 
 def randomise(module: torch.nn.Module, scale: float = 0.3) -> torch.nn.Module:
-    """Fill every parameter with noise, so that nothing hides behind a zero or one of initialisation."""
+    """Fill every parameter with noise, so that nothing hides behind an initial zero or one."""
     generator = torch.Generator().manual_seed(1)
     with torch.no_grad():
         for parameter in module.parameters():

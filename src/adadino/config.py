@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import Literal
 
 from adadino.errors import ConfigError
@@ -65,11 +66,16 @@ class BackboneConfig:
         for name in ("dim", "depth", "heads", "ffn", "patch"):
             value = getattr(self, name)
             _check(value >= 1, f"backbone.{name} is {value}, must be at least 1.")
-        _check(self.registers >= 0, f"backbone.registers is {self.registers}, must not be negative.")
+        _check(
+            self.registers >= 0, f"backbone.registers is {self.registers}, must not be negative."
+        )
         _check(
             self.dim % (4 * self.heads) == 0,
             f"backbone.dim {self.dim} / heads {self.heads} must be a multiple of 4 (axial RoPE).",
         )
+        for name in ("rope_theta", "norm_eps"):
+            value = getattr(self, name)
+            _check(value > 0, f"backbone.{name} is {value}, must be positive.")
         _check(min(self.std) > 0, f"backbone.std is {self.std}, must be positive.")
 
     @property
@@ -97,6 +103,10 @@ class CGLAConfig:
     gamma_delta: float = 0.05
     """Initial channel scale of the temporal residual."""
 
+    def __post_init__(self) -> None:
+        _check(0 < self.ratio <= 4, f"cgla.ratio is {self.ratio}, must be above 0 and at most 4.")
+        _check(self.groups >= 1, f"cgla.groups is {self.groups}, must be at least 1.")
+
 
 @dataclass(frozen=True)
 class BSCSConfig:
@@ -118,7 +128,9 @@ class BSCSConfig:
     """For `random`: which fixed subset."""
 
     def __post_init__(self) -> None:
-        _check(self.chunks >= 1, f"bscs.chunks is {self.chunks}, must be at least 1.")
+        for name in ("chunks", "hidden"):
+            value = getattr(self, name)
+            _check(value >= 1, f"bscs.{name} is {value}, must be at least 1.")
         _check(
             1 <= self.k <= self.chunks,
             f"bscs.k is {self.k}, must be between 1 and bscs.chunks = {self.chunks}.",
@@ -127,9 +139,9 @@ class BSCSConfig:
         if self.ranking is not None:
             for block, order in enumerate(self.ranking):
                 _check(
-                    sorted(order) == list(range(self.chunks)),
-                    f"bscs.ranking of block {block} is {list(order)}, must hold each chunk from 0 to "
-                    f"{self.chunks - 1} once.",
+                    len(order) == self.chunks and sorted(order) == list(range(self.chunks)),
+                    f"bscs.ranking of block {block} is {list(order)}, must hold each chunk from 0 "
+                    f"to {self.chunks - 1} once.",
                 )
 
 
@@ -188,12 +200,13 @@ class Config:
                 f"bscs.selection={bscs.selection} needs bscs.ranking: train with selection=learned "
                 "first, then take AdaDINO.rank_chunks over the training set.",
             )
+        _check(backbone.depth >= 4, f"backbone.depth is {backbone.depth}: four stages need four.")
         depths = self.depths
+        _check(len(depths) >= 4, f"cgla.depths {list(depths)}: four stages need at least four.")
         _check(
-            list(depths) == sorted(set(depths)) and 0 <= depths[0] and depths[-1] < backbone.depth,
+            list(depths) == sorted(set(depths)) and depths[0] >= 0 and depths[-1] < backbone.depth,
             f"cgla.depths {list(depths)} must rise within 0..{backbone.depth - 1}.",
         )
-        _check(len(depths) >= 4, f"cgla.depths {list(depths)}: four stages need at least four.")
         _check(
             self.cgla_hidden % self.cgla.groups == 0 and self.cgla_hidden > 0,
             f"cgla.ratio gives a hidden width of {self.cgla_hidden}, which must be a multiple of "
@@ -214,7 +227,7 @@ class Config:
         """Positions in `depths` of the four groups, shallow to deep: P2, P3, P4, P5."""
         n = len(self.depths)
         edges = [round(i * n / 4) for i in range(5)]
-        return tuple(tuple(range(a, b)) for a, b in zip(edges[:-1], edges[1:], strict=True))
+        return tuple(tuple(range(a, b)) for a, b in pairwise(edges))
 
     @property
     def taps(self) -> tuple[int, ...]:
@@ -237,9 +250,7 @@ _VIT = {
     "vits16plus": BackboneConfig("vits16plus", dim=384, depth=12, heads=6, ffn=1536, gated=True),
     "vitb16": BackboneConfig("vitb16", dim=768, depth=12, heads=12, ffn=3072),
     "vitl16": BackboneConfig("vitl16"),
-    "vith16plus": BackboneConfig(
-        "vith16plus", dim=1280, depth=32, heads=20, ffn=5120, gated=True
-    ),
+    "vith16plus": BackboneConfig("vith16plus", dim=1280, depth=32, heads=20, ffn=5120, gated=True),
     "vit7b16": BackboneConfig(
         "vit7b16", dim=4096, depth=40, heads=32, ffn=8192, gated=True, qkv_bias=False
     ),

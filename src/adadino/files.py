@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-import tempfile
+import secrets
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -26,20 +26,17 @@ def atomic(path: Path | str) -> Iterator[Path]:
         The path to write to.
     """
     path = Path(path)
+    part = path.with_name(f".{path.stem}.{secrets.token_hex(4)}.part{path.suffix}")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        handle, name = tempfile.mkstemp(
-            dir=path.parent, prefix=f".{path.stem}.", suffix=f".part{path.suffix}"
-        )
+        # O_EXCL and not mkstemp: the file keeps the permissions the user's umask gives.
+        os.close(os.open(part, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o666))
     except OSError as error:
-        raise AdaDINOError(f"cannot write {path}: {error.strerror}. Choose another place.") from error
-    os.close(handle)
-    part = Path(name)
+        raise AdaDINOError(f"cannot write {path}: {error.strerror}.") from error
     try:
         yield part
         with part.open("rb") as written:
             os.fsync(written.fileno())
-        part.chmod(0o666 & ~_umask())
         part.replace(path)
     except OSError as error:
         raise AdaDINOError(f"cannot write {path}: {error.strerror or error}.") from error
@@ -56,7 +53,32 @@ def write_atomic(path: Path | str, write: bytes | str | Callable[[Path], None]) 
             part.write_bytes(write.encode() if isinstance(write, str) else write)
 
 
-def _umask() -> int:
-    mask = os.umask(0)
-    os.umask(mask)
-    return mask
+@contextmanager
+def locked(folder: Path | str, what: str) -> Iterator[None]:
+    """Hold a folder for this process; a second one is told so at once.
+
+    The lock is the operating system's, so a killed process leaves none behind.
+
+    Args:
+        folder: Made if it is not there.
+        what: What is going on there, for the message: "training run".
+    """
+    folder = Path(folder)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        handle = (folder / ".lock").open("w")
+    except OSError as error:
+        raise AdaDINOError(f"cannot write to {folder}: {error.strerror}.") from error
+    with handle:
+        try:
+            import fcntl
+        except ImportError:  # Windows: no advisory locks; the folder's files are still atomic
+            yield
+            return
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            raise AdaDINOError(
+                f"another process holds the {what} in {folder}; wait for it, or choose another folder."
+            ) from error
+        yield

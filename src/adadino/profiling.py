@@ -1,11 +1,11 @@
 """What the model costs: GFLOPs by the paper's counting convention. Table 3.
 
-The paper estimates GFLOPs "with the PyTorch profiler": one pair, 256 x 256 pixels. That counter sees
-matrix products and convolutions (two operations for each multiply-add), elementwise products and sums
-(one for each element of the first operand), and nothing else; the two products inside
-scaled_dot_product_attention are invisible to it. `count_flops` applies the same rules to meta tensors,
-so a ViT-L is counted in seconds and without memory; a test holds it equal to `torch.profiler` on a
-real run.
+The paper estimates GFLOPs "with the PyTorch profiler": one pair, 256 x 256 pixels. That counter
+sees matrix products and convolutions (two operations for each multiply-add), elementwise products
+and sums (one for each element of the first operand), and nothing else; the two products inside
+scaled_dot_product_attention are invisible to it. `count_flops` applies the same rules to meta
+tensors, so a ViT-L is counted in seconds and without memory; a test holds it equal to
+`torch.profiler` on a real run.
 """
 
 from __future__ import annotations
@@ -39,7 +39,11 @@ class _SkipAttention(TorchFunctionMode):
 
 
 class _Counter(TorchDispatchMode):
-    flops = 0
+    """Add up the operations of every call, by the profiler's rules."""
+
+    def __init__(self) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]  # torch leaves it bare
+        self.flops = 0
 
     def __torch_dispatch__(
         self, func: Any, types: Any, args: Any = (), kwargs: dict[str, Any] | None = None

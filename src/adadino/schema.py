@@ -7,8 +7,10 @@ annotations of the dataclass, so a field is declared once and is available every
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import difflib
+import math
 import types
 import typing
 from collections.abc import Mapping, Sequence
@@ -72,8 +74,9 @@ def read_yaml(path: Path | str) -> dict[str, Any]:
         data = yaml.safe_load(Path(path).read_text(encoding="utf-8"))
     except OSError as error:
         raise ConfigError(f"cannot read {path}: {error.strerror}.") from error
-    except (yaml.YAMLError, UnicodeDecodeError, RecursionError) as error:
-        raise ConfigError(f"{path} is not valid YAML: {str(error).splitlines()[0]}.") from error
+    except Exception as error:  # a malformed !!int or date raises outside YAMLError
+        reason = " ".join(str(error).split())
+        raise ConfigError(f"{path} is not valid YAML: {reason}.") from error
     if data is None:
         return {}
     if not isinstance(data, dict):
@@ -114,9 +117,9 @@ def _copy(data: Mapping[str, Any]) -> dict[str, Any]:
 def _parse(text: str) -> Any:
     try:
         value = yaml.safe_load(text) if text else text
-    except yaml.YAMLError:
+    except Exception:  # not YAML (2020-13-45 is not even a YAMLError): then it is a word
         return text
-    if isinstance(value, str) and "," in value:
+    if isinstance(value, str) and "," in value and value == text.strip():  # not if quoted
         return [_parse(part.strip()) for part in value.split(",") if part.strip()]
     return value
 
@@ -146,7 +149,9 @@ def _convert(hint: Any, value: Any, path: str) -> Any:
         if value not in args:
             names = [str(a) for a in args]
             hint_text = _nearest(str(value), names)
-            raise ConfigError(f"{path} is {value!r}, must be one of {', '.join(names)}; {hint_text}")
+            raise ConfigError(
+                f"{path} is {value!r}, must be one of {', '.join(names)}; {hint_text}"
+            )
         return value
     if origin is tuple:
         if isinstance(value, str) or not isinstance(value, Sequence):
@@ -154,7 +159,8 @@ def _convert(hint: Any, value: Any, path: str) -> Any:
         inner = args[:1] * len(value) if args[-1] is Ellipsis else args
         if len(inner) != len(value):
             raise ConfigError(f"{path} needs {len(inner)} values, got {len(value)}: {value!r}.")
-        return tuple(_convert(h, v, f"{path}[{i}]") for i, (h, v) in enumerate(zip(inner, value)))
+        pairs = zip(inner, value, strict=True)
+        return tuple(_convert(h, v, f"{path}[{i}]") for i, (h, v) in enumerate(pairs))
     if dataclasses.is_dataclass(hint):
         if isinstance(value, hint):  # type: ignore[arg-type]
             return value
@@ -165,13 +171,13 @@ def _convert(hint: Any, value: Any, path: str) -> Any:
 def _scalar(hint: Any, value: Any, path: str) -> Any:
     # bool is an int in Python: `k: true` must not become k = 1.
     if hint is float and isinstance(value, int | float | str) and not isinstance(value, bool):
-        try:
-            return float(value)  # YAML 1.1 reads 1e-4 as a string
-        except ValueError:
-            pass
-    elif hint is int and isinstance(value, int) and not isinstance(value, bool):
-        return value
-    elif hint is bool and isinstance(value, bool):
+        with contextlib.suppress(ValueError, OverflowError):
+            number = float(value)  # YAML 1.1 reads 1e-4 as a string
+            if math.isfinite(number):
+                return number
+    elif (hint is int and isinstance(value, int) and not isinstance(value, bool)) or (
+        hint is bool and isinstance(value, bool)
+    ):
         return value
     elif hint is str and isinstance(value, str | int | float) and not isinstance(value, bool):
         return str(value)

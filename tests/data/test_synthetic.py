@@ -78,10 +78,10 @@ def test_any_size_works(size: tuple[int, int]) -> None:
     assert pair.mask.shape == size
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25, deadline=None, derandomize=True)
 @given(
     seed=st.integers(0, 2**40),
-    plan=st.sampled_from(PLANS),
+    plan=st.sampled_from(sorted(PLANS)),
     gsd=st.sampled_from([0.2, 0.5, 1.0, 3.0]),
 )
 def test_outside_the_mask_nothing_differs(seed: int, plan: str, gsd: float) -> None:
@@ -173,7 +173,9 @@ def test_the_two_building_changes_mirror_each_other() -> None:
 
 
 def test_plans_are_different_places() -> None:
-    pairs = [make_pair(4, 128, World(plan=plan, nuisance=0)) for plan in PLANS]
+    pairs = [
+        make_pair(4, 128, World(plan=plan, nuisance=0)) for plan in ("grid", "organic", "rural")
+    ]
     grid, organic, rural = (pair.before.astype(float).mean((0, 1)) for pair in pairs)
     for one, other in ((grid, organic), (organic, rural), (grid, rural)):
         assert np.abs(one - other).max() > 3

@@ -79,7 +79,10 @@ def test_any_size_goes_in_and_comes_out(model, size):
 def test_the_encoder_sees_the_image_enlarged(small, scale):
     model = AdaDINO(Config(small.backbone, small.cgla, small.bscs, small.cpgr, scale=scale))
     assert model.prepare(*pair(1, 64, 48)).shape == (2, 3, 64 * scale, 48 * scale)
-    assert model(*pair(1, 64, 48)).responses.delta.shape[-2:] == (64 * scale // 16, 48 * scale // 16)
+    assert model(*pair(1, 64, 48)).responses.delta.shape[-2:] == (
+        64 * scale // 16,
+        48 * scale // 16,
+    )
 
 
 def test_preparation_is_the_papers_interpolation_and_normalisation(small):

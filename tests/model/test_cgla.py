@@ -42,7 +42,8 @@ def conv1x1(maps, weight, bias=None):
     return [
         [
             [
-                sum(weight[o][i] * maps[i][y][x] for i in range(len(maps))) + (bias[o] if bias else 0)
+                sum(weight[o][i] * maps[i][y][x] for i in range(len(maps)))
+                + (bias[o] if bias else 0)
                 for x in range(w)
             ]
             for y in range(h)
@@ -79,7 +80,10 @@ def group_norm(maps, weight, bias, groups):
         var = sum((v - mean) ** 2 for v in values) / len(values)
         for c in range(g * size, (g + 1) * size):
             out.append(
-                [[(v - mean) / math.sqrt(var + 1e-5) * weight[c] + bias[c] for v in row] for row in maps[c]]
+                [
+                    [(v - mean) / math.sqrt(var + 1e-5) * weight[c] + bias[c] for v in row]
+                    for row in maps[c]
+                ]
             )
     return out
 
@@ -114,7 +118,10 @@ def naive(module: CGLA, x: torch.Tensor, mode: str, delta: str):
         return maps
 
     def zip2(f, a, b):
-        return [[[f(u, v) for u, v in zip(r, s)] for r, s in zip(m, n)] for m, n in zip(a, b)]
+        return [
+            [[f(a[c][y][xx], b[c][y][xx]) for xx in range(w)] for y in range(h)]
+            for c in range(len(a))
+        ]
 
     def adapt(first, second):
         z = first + second + zip2(lambda u, v: abs(u - v), first, second)
@@ -126,7 +133,10 @@ def naive(module: CGLA, x: torch.Tensor, mode: str, delta: str):
         gs = each(sigmoid, conv1x1(c, get("w_spatial.weight"), get("w_spatial.bias")))[0]
         pooled = [sum(v for row in m for v in row) / (h * w) for m in c]
         weight, bias = get("w_channel.weight"), get("w_channel.bias")
-        gc = [sigmoid(sum(a * b for a, b in zip(weight[o], pooled)) + bias[o]) for o in range(D)]
+        gc = [
+            sigmoid(sum(a * b for a, b in zip(weight[o], pooled, strict=True)) + bias[o])
+            for o in range(D)
+        ]
         t = conv1x1(c, get("f_delta.0.weight"))
         t = each(silu, group_norm(t, get("f_delta.1.weight"), get("f_delta.1.bias"), 4))
         t = depthwise(t, get("f_delta.3.weight"))
@@ -136,7 +146,9 @@ def naive(module: CGLA, x: torch.Tensor, mode: str, delta: str):
         return gs, gate, zip2(lambda u, v: u * v, gate, t)
 
     def mean_abs(maps):
-        return [[sum(abs(maps[c][y][xx]) for c in range(D)) / D for xx in range(w)] for y in range(h)]
+        return [
+            [sum(abs(maps[c][y][xx]) for c in range(D)) / D for xx in range(w)] for y in range(h)
+        ]
 
     eta = p["eta"].item()
     for b in range(B):

@@ -85,7 +85,7 @@ def test_no_gradient_flows_into_what_produced_the_guidance(small):
     assert decoder.head.weight.grad is None
     assert decoder.stages[0].head.weight.grad is None
     assert decoder.stages[0].guidance.w_prior.weight.grad.abs().sum() > 0
-    assert decoder.block[0]["layer"].qkv.weight.grad.abs().sum() > 0
+    assert decoder.block[0].layer.qkv.weight.grad.abs().sum() > 0
 
 
 def test_the_prior_of_p5_is_not_used(small):
@@ -154,7 +154,9 @@ def test_window_attention_keeps_places():
     y = attention(x)
     for top in (0, WINDOW):
         mean = x[:, :, top : top + WINDOW].mean((2, 3), keepdim=True)
-        assert torch.allclose(y[:, :, top : top + WINDOW], mean.expand(2, 4, WINDOW, WINDOW), atol=1e-5)
+        assert torch.allclose(
+            y[:, :, top : top + WINDOW], mean.expand(2, 4, WINDOW, WINDOW), atol=1e-5
+        )
 
 
 def test_all_stages_learn(small):

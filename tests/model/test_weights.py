@@ -102,7 +102,9 @@ def meta(backbone: Backbone) -> dict[str, torch.Tensor]:
             for kind in ("weight", "bias"):
                 state[f"{p}{norm}.{kind}"] = getattr(getattr(block, norm), kind)
         gated = {"gate": "w1", "up": "w2", "down": "w3"}
-        for part, name in (gated if backbone.config.gated else {"up": "fc1", "down": "fc2"}).items():
+        for part, name in (
+            gated if backbone.config.gated else {"up": "fc1", "down": "fc2"}
+        ).items():
             state[f"{p}mlp.{name}.weight"] = getattr(block.ffn, part).weight
             state[f"{p}mlp.{name}.bias"] = getattr(block.ffn, part).bias
     return {k: v.detach().clone() for k, v in state.items()}
@@ -163,7 +165,10 @@ def test_sharded_folder(tmp_path):
     backbone = randomise(Backbone(PLAIN))
     state = hf(backbone)
     names = sorted(state)
-    shards = {"model-00001-of-00002.safetensors": names[::2], "model-00002-of-00002.safetensors": names[1::2]}
+    shards = {
+        "model-00001-of-00002.safetensors": names[::2],
+        "model-00002-of-00002.safetensors": names[1::2],
+    }
     for file, keys in shards.items():
         save_file({k: state[k] for k in keys}, tmp_path / file)
     index = {"weight_map": {k: file for file, keys in shards.items() for k in keys}}
@@ -182,7 +187,11 @@ def test_timm_without_qkv_bias_means_zero(tmp_path):
 @pytest.mark.parametrize(
     ("beside", "name", "expected"),
     [
-        ({"preprocessor_config": {"image_mean": SAT_MEAN, "image_std": [0.2, 0.2, 0.2]}}, "w", SAT_MEAN),
+        (
+            {"preprocessor_config": {"image_mean": SAT_MEAN, "image_std": [0.2, 0.2, 0.2]}},
+            "w",
+            SAT_MEAN,
+        ),
         ({"config": {"pretrained_cfg": {"mean": LVD_MEAN, "std": [0.2] * 3}}}, "w", LVD_MEAN),
         ({}, "vit_large_patch16_dinov3.sat493m", SAT_MEAN),
         ({}, "dinov3-vitl16-pretrain-lvd1689m", LVD_MEAN),
@@ -228,7 +237,9 @@ def _other_model(state):
     return r"not DINOv3 .* conv1\.weight"
 
 
-@pytest.mark.parametrize("spoil", [_lacks_tensor, _wrong_shape, _foreign_key, _not_finite, _other_model])
+@pytest.mark.parametrize(
+    "spoil", [_lacks_tensor, _wrong_shape, _foreign_key, _not_finite, _other_model]
+)
 def test_wrong_weights_are_refused_by_name(tmp_path, spoil):
     state = timm(randomise(Backbone(PLAIN)))
     message = spoil(state)

@@ -38,9 +38,10 @@ def _root(
 
 
 def _register() -> None:
-    for verb in ("demo", "info"):
-        command: Callable[..., Any] = import_module(f"adadino.cli.{verb}").command
-        app.command(verb)(command)
+    for verb in ("demo", "info", "prepare", "train", "evaluate"):
+        module = import_module(f"adadino.cli.{verb}")
+        command: Callable[..., Any] = module.command
+        app.command(verb, context_settings=getattr(module, "CONTEXT", None))(command)
 
 
 _register()

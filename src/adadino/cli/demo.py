@@ -1,4 +1,4 @@
-"""`adadino demo`: placeholder"""
+"""`adadino demo`: placeholder."""
 
 from __future__ import annotations
 

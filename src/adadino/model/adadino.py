@@ -1,4 +1,7 @@
-"""AdaDINO, wired: pixels -> pair-aware encoder -> difference pyramid -> decoder -> refiner. Fig. 2."""
+"""AdaDINO, wired: pixels -> pair-aware encoder -> difference pyramid -> decoder -> refiner.
+
+Fig. 2 of the paper.
+"""
 
 from __future__ import annotations
 
@@ -50,7 +53,7 @@ class Normalize(nn.Module):
 
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Self:
         # Follow the model to its device, but not to bf16: a mean of three digits costs accuracy.
-        super()._apply(fn, recurse)
+        super()._apply(fn, recurse)  # type: ignore[no-untyped-call]  # torch leaves it bare
         for name, value in self.values.items():
             exact = torch.tensor(value, device=getattr(self, name).device).view(3, 1, 1)
             setattr(self, name, exact)
@@ -91,7 +94,8 @@ class AdaDINO(nn.Module):
             before: First dates (B, 3, H, W), RGB in [0, 1]; any height and width.
             after: Second dates, the same shape.
             k: FFN chunks to execute, if not the configuration's; all of them is the dense model.
-            chunks: Chunks to execute in every block (blocks, k), instead of choosing them per batch.
+            chunks: Chunks to execute in every block (blocks, k), instead of choosing them per
+                batch.
         """
         check_pair(before, after)
         k = self.config.bscs.k if k is None else k
@@ -104,9 +108,7 @@ class AdaDINO(nn.Module):
         stride = self.config.stride
         padded = -(-height // stride) * stride, -(-width // stride) * stride
         logits = F.interpolate(finest, padded, mode="bilinear", align_corners=False)
-        return Output(
-            logits[..., :height, :width], pyramid, encoding.responses, encoding.scores
-        )
+        return Output(logits[..., :height, :width], pyramid, encoding.responses, encoding.scores)
 
     def prepare(self, before: Tensor, after: Tensor) -> Tensor:
         """Stack both dates (2B, 3, .., ..), pad to whole tokens, enlarge and normalise.
@@ -126,7 +128,9 @@ class AdaDINO(nn.Module):
         return self.normalize(images).to(self.encoder.backbone.patch_embed.weight.dtype)
 
     @torch.inference_mode()
-    def predict(self, before: ImageLike, after: ImageLike, *, k: int | None = None) -> NDArray[np.float32]:
+    def predict(
+        self, before: ImageLike, after: ImageLike, *, k: int | None = None
+    ) -> NDArray[np.float32]:
         """Probability of change of every pixel of one pair.
 
         Args:
@@ -148,9 +152,7 @@ class AdaDINO(nn.Module):
         return probability
 
     @torch.inference_mode()
-    def rank_chunks(
-        self, pairs: Iterable[tuple[Tensor, Tensor]]
-    ) -> tuple[tuple[int, ...], ...]:
+    def rank_chunks(self, pairs: Iterable[tuple[Tensor, Tensor]]) -> tuple[tuple[int, ...], ...]:
         """Order the FFN chunks of every block by the policy's mean score over many pairs.
 
         What `bscs.ranking` wants for the static and bottom selections.
@@ -163,8 +165,9 @@ class AdaDINO(nn.Module):
             scores = self(before, after).scores
             if scores is None:
                 raise ConfigError(
-                    f"a ranking needs the learned policy at k below {self.config.bscs.chunks}; this "
-                    f"model has selection={self.config.bscs.selection}, k={self.config.bscs.k}."
+                    f"a ranking needs the learned policy at k below {self.config.bscs.chunks}; "
+                    f"this model has selection={self.config.bscs.selection}, "
+                    f"k={self.config.bscs.k}."
                 )
             total = total + scores.double().sum(0).cpu()
             count += len(scores)

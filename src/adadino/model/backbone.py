@@ -190,7 +190,7 @@ class Backbone(nn.Module):
         """Turn a normalised image (B, 3, H, W) into tokens (B, prefix + hw, D)."""
         patches = self.patch_embed(image).flatten(2).transpose(1, 2)  # (B, D, h, w) -> (B, hw, D)
         prefix = torch.cat((self.cls_token, self.registers), dim=1)
-        return torch.cat((prefix.expand(len(image), -1, -1), patches), dim=1)
+        return torch.cat((prefix.expand(image.shape[0], -1, -1), patches), dim=1)
 
     def rope(self, height: int, width: int) -> tuple[Tensor, Tensor]:
         """Rotary tables for a grid of patches, on the backbone's device."""

@@ -8,10 +8,10 @@ score are executed: as a compact dense FFN at inference, as a straight-through m
   host: `torch.compile(fullgraph=True)` and `torch.export` take the forward pass as it is.
 - Pooling runs in float32, whatever the tokens' type: means over a thousand products in bf16 lose
   the differences the policy is there to see.
-- The straight-through mask is written `hard + (p - sg(p))`, not Eq. 11's `sg(hard - p) + p`: the same
-  value and gradient, but exactly k-hot in floating point.
-- The paper's "Bottom-6" and "Static Top-6" fix their masks from the training set's mean scores; here
-  both read one `ranking` (best first), and "Random-6" draws its own from a seed.
+- The straight-through mask is written `hard + (p - sg(p))`, not Eq. 11's `sg(hard - p) + p`: the
+  same value and gradient, but exactly k-hot in floating point.
+- The paper's "Bottom-6" and "Static Top-6" fix their masks from the training set's mean scores;
+  here both read one `ranking` (best first), and "Random-6" draws its own from a seed.
 """
 
 from __future__ import annotations

@@ -23,6 +23,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from adadino.config import CGLAConfig
+from adadino.model.pair import split_dates
 
 
 class Responses(NamedTuple):
@@ -105,7 +106,7 @@ class CGLA(nn.Module):
         if self.mode == "blind":
             first = second = features
         else:
-            first, second = features.chunk(2)
+            first, second = split_dates(features)
         return torch.cat((first, second, (first - second).abs(), first * second), dim=1)
 
     def to_both(self, value: Tensor, *, signed: bool = False) -> Tensor:
@@ -119,7 +120,7 @@ class CGLA(nn.Module):
         """Eq. 7; the gates are positive, so only the delta needs its absolute value."""
         maps = Responses(gate_spatial, gate.mean(1, keepdim=True), d.abs().mean(1, keepdim=True))
         if self.mode == "blind":
-            maps = Responses(*((m[: len(m) // 2] + m[len(m) // 2 :]) / 2 for m in maps))
+            maps = Responses(*((one + other) / 2 for one, other in map(split_dates, maps)))
         return maps
 
 

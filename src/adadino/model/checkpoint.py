@@ -1,13 +1,16 @@
-"""Our checkpoints: the trained tensors alone, as safetensors, beside a config.json that names the backbone.
+"""Our checkpoints: the trained tensors alone, beside a config.json that names the backbone.
 
-The configuration is also in the safetensors file's own metadata, so one file is enough and the two can
-never be mixed up unnoticed. A frozen backbone is not copied: it is named, with a digest, and found again
-when the checkpoint is loaded. Only a model whose backbone is its own (trained, or bundled) carries it.
+The configuration is also in the safetensors file's own metadata, so one file is enough and the two
+can never be mixed up unnoticed. A frozen backbone is not copied: it is named, with a digest, and
+found again when the checkpoint is loaded. Only a model whose backbone is its own (trained, or
+bundled) carries it.
 """
 
 from __future__ import annotations
 
+import dataclasses
 import json
+import warnings
 from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,16 +20,19 @@ from torch import Tensor
 
 from adadino import schema
 from adadino.config import PRESETS, Config
-from adadino.errors import WeightsError
-from adadino.files import write_atomic
+from adadino.errors import ConfigError, NormalizationWarning, WeightsError
+from adadino.files import atomic
 from adadino.model.adadino import AdaDINO
 from adadino.model.inputs import ImageLike
 from adadino.model.weights import (
     BackboneWeights,
+    check_backbone,
     fetch,
     fingerprint,
+    is_hub_id,
     make_backbone,
     read_backbone,
+    read_json,
     read_tensors,
 )
 
@@ -72,7 +78,7 @@ def save(
     dtype: torch.dtype | None = None,
     extra: dict[str, Any] | None = None,
 ) -> Path:
-    """Write a checkpoint folder, each file whole or not at all.
+    """Write a checkpoint folder, whole or not at all.
 
     Args:
         model: The model.
@@ -83,21 +89,26 @@ def save(
 
     Returns:
         The folder.
+
+    Raises:
+        WeightsError: A tensor holds NaN or infinity, at least in the type asked for.
+        AdaDINOError: The folder cannot be written; what was there before is untouched.
     """
-    from safetensors.torch import save_file
+    from safetensors.torch import save as serialise
 
     folder = Path(folder)
-    tensors = {
-        name: tensor.detach()
-        .to(device="cpu", dtype=dtype if dtype and tensor.is_floating_point() else None)
-        .contiguous()
-        for name, tensor in trained_tensors(model, with_backbone=with_backbone).items()
-    }
-    settings = json.dumps({"format": FORMAT, "model": schema.to_dict(model.config), **(extra or {})})
-    write_atomic(folder / SETTINGS, json.dumps(json.loads(settings), indent=2) + "\n")
-    write_atomic(
-        folder / WEIGHTS, lambda part: save_file(tensors, part, metadata={"adadino": settings})
-    )
+    tensors: dict[str, Tensor] = {}
+    for name, tensor in trained_tensors(model, with_backbone=with_backbone).items():
+        kind = dtype if dtype is not None and tensor.is_floating_point() else tensor.dtype
+        tensors[name] = tensor.detach().to(device="cpu", dtype=kind).contiguous()
+        if not bool(tensors[name].isfinite().all()):
+            raise WeightsError(f"{name} holds NaN or infinity as {kind}; nothing was saved.")
+    said = {**(extra or {}), "format": FORMAT, "model": schema.to_dict(model.config)}
+    # Both files are complete before either takes its place: they must agree.
+    with atomic(folder / SETTINGS) as settings, atomic(folder / WEIGHTS) as weights:
+        settings.write_text(json.dumps(said, indent=2) + "\n", encoding="utf-8")
+        # Not save_file: that leaves the file readable by its owner alone.
+        weights.write_bytes(serialise(tensors, metadata={"adadino": json.dumps(said)}))
     return folder
 
 
@@ -111,21 +122,28 @@ def load(
 
     Args:
         source: A bundled model's name, a checkpoint folder or file, or a hub id.
-        backbone: The frozen backbone's weights, if they are not where the checkpoint says.
+        backbone: The frozen backbone's weights, if they are not where the checkpoint says; not for
+            a checkpoint that carries its own.
         device: Where the model should live.
 
     Raises:
         WeightsError: The checkpoint or its backbone is missing, broken or of another model.
     """
     path = _find(source)
-    settings, tensors = _read(path)
-    config = schema.build(Config, settings["model"], "model")
+    settings, tensors = _settings(path), read_tensors(path)
+    try:
+        config = schema.build(Config, settings["model"], "model")
+    except ConfigError as error:
+        raise WeightsError(f"{path}: {error}") from error
     own = {
         name.removeprefix(_BACKBONE): tensor.float()
         for name, tensor in tensors.items()
         if name.startswith(_BACKBONE)
     }
     if own:
+        if backbone is not None:
+            raise WeightsError(f"{path} carries its own backbone; leave backbone= out.")
+        check_backbone(own, config.backbone, path)
         weights = BackboneWeights(own, "adadino", config.backbone)
     else:
         weights = _named_backbone(config, backbone, path)
@@ -147,8 +165,6 @@ def read_settings(source: str | PathLike[str]) -> dict[str, Any]:
 
 
 def _assemble(config: Config, weights: BackboneWeights) -> AdaDINO:
-    import dataclasses
-
     config = dataclasses.replace(config, backbone=weights.config)
     return AdaDINO(config, backbone=make_backbone(weights))
 
@@ -165,10 +181,10 @@ def _find(source: str | PathLike[str]) -> Path:
         return _BUNDLED / name / WEIGHTS
     if name in PRESETS:
         raise WeightsError(
-            f"{name} is a preset without trained weights in this build; train it (adadino train), or give a "
-            "checkpoint folder."
+            f"{name} is a preset without trained weights in this build; train it (adadino train), "
+            "or give a checkpoint folder."
         )
-    if "/" in name and not path.suffix and not path.is_absolute() and not path.parent.exists():
+    if is_hub_id(name) and not path.parent.exists():
         return fetch(name) / WEIGHTS
     raise WeightsError(f"there is no checkpoint {source}: expected a folder with {WEIGHTS}.")
 
@@ -184,35 +200,27 @@ def _settings(path: Path) -> dict[str, Any]:
         raise WeightsError(f"cannot read {path}: {error}. Copy or download it again.") from error
     if not isinstance(settings, dict) or "model" not in settings:
         raise WeightsError(
-            f"{path} is not an adadino checkpoint: it holds no configuration. Backbone weights are given "
-            "with backbone=, not as the model."
+            f"{path} is not an adadino checkpoint: it holds no configuration. Backbone weights are "
+            "given with backbone=, not as the model."
         )
     if settings.get("format") != FORMAT:
         raise WeightsError(
-            f"{path} has checkpoint format {settings.get('format')!r}, this version reads {FORMAT}; "
-            "update adadino."
+            f"{path} has checkpoint format {settings.get('format')!r}, this version reads "
+            f"{FORMAT}; update adadino."
         )
     beside = path.parent / SETTINGS
-    if beside.is_file():
-        try:
-            other = json.loads(beside.read_text(encoding="utf-8"))
-        except ValueError as error:
-            raise WeightsError(f"{beside} is not valid JSON: {error}.") from error
-        if not isinstance(other, dict) or other.get("model") != settings["model"]:
-            raise WeightsError(
-                f"{beside} and the configuration inside {path.name} differ; delete config.json to use "
-                "the one the weights were saved with."
-            )
+    if beside.is_file() and read_json(beside).get("model") != settings["model"]:
+        raise WeightsError(
+            f"{beside} and the configuration inside {path.name} differ; delete config.json to use "
+            "the one the weights were saved with."
+        )
     return settings
-
-
-def _read(path: Path) -> tuple[dict[str, Any], dict[str, Tensor]]:
-    return _settings(path), read_tensors(path)
 
 
 def _named_backbone(
     config: Config, backbone: str | PathLike[str] | None, path: Path
 ) -> BackboneWeights:
+    """The frozen backbone a checkpoint was trained on, normalised as it was trained."""
     source = backbone if backbone is not None else config.backbone.weights
     if source is None:
         # Trained on a random backbone, as tests do: there is nothing to find again.
@@ -220,14 +228,21 @@ def _named_backbone(
             f"{path} does not carry its backbone and names none; give backbone=FILE with the "
             f"{config.backbone.name} weights it was trained on."
         )
-    weights = read_backbone(str(source), config.backbone)
+    try:
+        with warnings.catch_warnings():
+            # The checkpoint knows the normalisation, whatever the backbone's file says of it.
+            warnings.simplefilter("ignore", NormalizationWarning)
+            weights = read_backbone(str(source), config.backbone)
+    except WeightsError as error:
+        raise WeightsError(f"{path} needs its backbone: {error} Or give backbone=FILE.") from error
     expected, found = config.backbone.fingerprint, fingerprint(weights.tensors)
     if expected is not None and expected != found:
         raise WeightsError(
-            f"{path} was trained on backbone weights {expected} ({config.backbone.weights}), but {source} "
-            f"has {found}: give the same weights."
+            f"{path} was trained on backbone weights {expected} ({config.backbone.weights}), but "
+            f"{source} has {found}: give the same weights."
         )
-    return weights
+    mean, std = config.backbone.mean, config.backbone.std
+    return weights._replace(config=dataclasses.replace(weights.config, mean=mean, std=std))
 
 
 def _fill(model: AdaDINO, tensors: dict[str, Tensor], path: Path) -> None:
@@ -238,12 +253,14 @@ def _fill(model: AdaDINO, tensors: dict[str, Tensor], path: Path) -> None:
         if name not in given:
             raise WeightsError(f"{path} lacks {name}; it is incomplete.")
         if name not in wanted:
-            raise WeightsError(f"{path} holds {name}, which its own configuration has no place for.")
+            raise WeightsError(
+                f"{path} holds {name}, which its own configuration has no place for."
+            )
         if given[name].shape != wanted[name].shape:
             raise WeightsError(
                 f"{path}: {name} is {tuple(given[name].shape)}, the configuration needs "
                 f"{tuple(wanted[name].shape)}."
             )
-        if not bool(given[name].isfinite().all()):
+        if not bool(given[name].float().isfinite().all()):
             raise WeightsError(f"{path}: {name} holds NaN or infinity.")
     model.load_state_dict(given, strict=False)

@@ -1,19 +1,20 @@
 """CGLA-prior-guided refinement: the coarse-to-fine decoder. Sec. 3.4, Eq. 13-15.
 
-P5 predicts from the coarsest difference alone. Each stage r = 4, 3, 2 then fuses the upsampled coarser
-features with D_r under a guidance made of two parts: what the coarser prediction says of each place
-(probability, uncertainty, boundary), and what CGLA saw there while encoding. Both are detached: the
-guidance learns to read them, it does not shape them.
+P5 predicts from the coarsest difference alone. Each stage r = 4, 3, 2 then fuses the upsampled
+coarser features with D_r under a guidance made of two parts: what the coarser prediction says of
+each place (probability, uncertainty, boundary), and what CGLA saw there while encoding. Both are
+detached: the guidance learns to read them, it does not shape them.
 
-The paper fixes the guidance, the width and two totals: 9.41M parameters with the refiner, and 1278.66
-GFLOPs for the model without CGLA and prior. It does not say how guidance "modulates feature routing
-and fusion", nor what a stage is made of. Ours, which meets both totals (tests/model):
+The paper fixes the guidance, the width and two totals: 9.41M parameters with the refiner, and
+1278.66 GFLOPs for the model without CGLA and prior. It does not say how guidance "modulates feature
+routing and fusion", nor what a stage is made of. Ours, which meets both totals (tests/model):
 
 - G_r has 2 x width channels. One half shifts the gate that routes coarser features into the stage,
   the other scales the fusion.
-- A stage ends in window attention and channel attention, each followed by a gated convolutional FFN.
-  P5 has the window attention and its FFN only. Windows are 16 x 16, so attention is global at P5 and P4
-  of a 256-pixel input; there is no shift, since convolutions and the coarser stages cross the borders.
+- A stage ends in window attention and channel attention, each followed by a gated convolutional
+  FFN. P5 has the window attention and its FFN only. Windows are 16 x 16, so attention is global at
+  P5 and P4 of a 256-pixel input; there is no shift, since convolutions and the coarser stages cross
+  the borders.
 """
 
 from __future__ import annotations
@@ -101,23 +102,28 @@ class GatedFFN(nn.Module):
         return self.down(F.gelu(gate) * value)
 
 
+class Residual(nn.Module):
+    """A layer behind its own norm, added to what came in."""
+
+    def __init__(self, width: int, layer: nn.Module) -> None:
+        super().__init__()
+        self.norm = ChannelNorm(width)
+        self.layer = layer
+
+    def forward(self, x: Tensor) -> Tensor:
+        """(B, C, h, w) -> the same."""
+        return x + self.layer(self.norm(x))
+
+
 class Block(nn.Sequential):
-    """Residual layers, each behind its own norm."""
+    """Attention in windows, then between channels, each followed by an FFN."""
 
     def __init__(self, width: int, *, channel_attention: bool) -> None:
         hidden = 5 * width // 2
         layers: list[nn.Module] = [WindowAttention(width, heads=4), GatedFFN(width, hidden)]
         if channel_attention:
             layers += [ChannelAttention(width, heads=8), GatedFFN(width, hidden)]
-        super().__init__(
-            *(nn.ModuleDict({"norm": ChannelNorm(width), "layer": layer}) for layer in layers)
-        )
-
-    def forward(self, x: Tensor) -> Tensor:
-        """(B, C, h, w) -> the same."""
-        for step in self:
-            x = x + step["layer"](step["norm"](x))
-        return x
+        super().__init__(*(Residual(width, layer) for layer in layers))
 
 
 def describe(p: Tensor) -> Tensor:

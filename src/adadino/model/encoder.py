@@ -9,11 +9,13 @@ from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
+from torch.utils.checkpoint import checkpoint
 
 from adadino.config import Config
 from adadino.model.backbone import Backbone
 from adadino.model.bscs import ChunkSelector
 from adadino.model.cgla import CGLA, Responses
+from adadino.model.pair import split_dates
 
 
 class Encoding(NamedTuple):
@@ -35,6 +37,8 @@ class Encoder(nn.Module):
         self.depths, self.taps = config.depths, config.taps
         self.backbone = Backbone(config.backbone) if backbone is None else backbone
         self.bscs = ChunkSelector(config)
+        self.checkpointing = False
+        """Recompute frozen blocks in the backward pass instead of keeping their activations."""
         adapters = config.depths if config.cgla.mode != "off" else ()
         self.cgla = nn.ModuleDict(
             {
@@ -64,9 +68,13 @@ class Encoder(nn.Module):
         for index, block in enumerate(backbone.blocks):
             score = None
             if choose:
-                score = self.bscs.score(index, *x[:, prefix:].chunk(2))
+                score = self.bscs.score(index, *split_dates(x[:, prefix:]))
                 scores.append(score)
-            x = block(x, rope, self.bscs.select(index, k=k, scores=score, chunks=chunks))
+            chosen = self.bscs.select(index, k=k, scores=score, chunks=chunks)
+            if self.checkpointing and x.requires_grad:
+                x = checkpoint(block, x, rope, chosen, use_reentrant=False)
+            else:
+                x = block(x, rope, chosen)
             if str(index) in self.cgla:
                 x, response = self.cgla[str(index)](x, grid)
                 responses.append(response)

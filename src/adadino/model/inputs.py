@@ -1,4 +1,4 @@
-"""Images as people have them (arrays, PIL images, paths) to what the model takes, with clear errors."""
+"""Images as people have them (arrays, PIL images, paths), made into what the model takes."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ def to_tensor(image: ImageLike, name: str) -> Tensor:
     """Turn one image into a float32 tensor (3, H, W) in [0, 1].
 
     Args:
-        image: A path; a PIL image; or an array or tensor, (H, W, 3) or (3, H, W), uint8 in 0..255 or
-            floating point in 0..1.
+        image: A path; a PIL image; or an array or tensor, (H, W, 3) or (3, H, W), uint8 in 0..255
+            or floating point in 0..1.
         name: What to call it in a message: "before" or "after".
 
     Raises:
@@ -56,8 +56,8 @@ def check_pair(before: Tensor, after: Tensor) -> None:
             raise InputError(f"{name} is {image.dtype}: the model takes floating point in 0..1.")
     if before.shape != after.shape:
         raise InputError(
-            f"before is {tuple(before.shape)} and after {tuple(after.shape)}: both dates must have the "
-            "same size. Resample one onto the other's grid first."
+            f"before is {tuple(before.shape)} and after {tuple(after.shape)}: both dates must have "
+            "the same size. Resample one onto the other's grid first."
         )
     if 0 in before.shape:
         raise InputError(f"the images are empty: {tuple(before.shape)}.")

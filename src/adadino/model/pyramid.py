@@ -1,16 +1,18 @@
 """Encoder maps to the difference pyramid D_r = |F1 - F2|, r = 2..5. Sec. 3.4.
 
-The paper's neck is not described beyond "four bi-temporal scales, 256 channels per stream and scale".
-Ours, per scale: 1x1 to 32 channels, resize, BN, SiLU; depthwise 3x3, BN, SiLU; 1x1 to the width
-(166,528 parameters for D = 1024). The first projection comes before the resize: both are linear and
-the one acts on channels, the other on space, so the order changes nothing but the cost (a 32nd of the
-resizing, and no 1024-channel map at four times the tokens).
+The paper's neck is not described beyond "four bi-temporal scales, 256 channels per stream and
+scale". Ours, per scale: 1x1 to 32 channels, resize, BN, SiLU; depthwise 3x3, BN, SiLU; 1x1 to the
+width (166,528 parameters for D = 1024). The first projection comes before the resize: both are
+linear and the one acts on channels, the other on space, so the order changes nothing but the cost
+(a 32nd of the resizing, and no 1024-channel map at four times the tokens).
 """
 
 from __future__ import annotations
 
 import torch.nn.functional as F
 from torch import Tensor, nn
+
+from adadino.model.pair import split_dates
 
 SCALES = (2.0, 1.0, 0.5, 0.25)
 """Sides of P2..P5 as multiples of the token grid: 64, 32, 16, 8 for 32 x 32 tokens."""
@@ -59,6 +61,6 @@ class Pyramid(nn.Module):
         """Turn four maps (2B, D, h, w) into D_2..D_5, each (B, width, h_r, w_r)."""
         differences = []
         for neck, maps in zip(self.necks, features, strict=True):
-            before, after = neck(maps).chunk(2)
+            before, after = split_dates(neck(maps))
             differences.append((before - after).abs())
         return differences

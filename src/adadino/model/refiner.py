@@ -1,11 +1,11 @@
-"""Soft opening and closing of the finest prediction. Sec. 3.4, App. A: "soft opening 3x3 and
-closing 5x5"; 70 parameters.
+"""Soft opening and closing of the finest prediction. Sec. 3.4, App. A; 70 parameters.
 
-The paper gives the sizes only. Soft dilation is tau * logsumexp((p + w) / tau) over the window, with
-a learned structuring element w, and erosion its mirror -dilation(-p). Subtracting
-tau * logsumexp(w / tau) makes a constant map stay what it was, also at the borders (padding repeats the
-edge). The morphology's correction p' - p enters the foreground logit with a small learned weight, so
-a map that opening and closing leave alone is left alone.
+The paper gives the sizes only: "soft opening 3x3 and closing 5x5". Soft dilation is
+tau * logsumexp((p + w) / tau) over the window, with a learned structuring element w, and erosion
+its mirror -dilation(-p). Subtracting tau * logsumexp(w / tau) makes a constant map stay what it
+was, also at the borders (padding repeats the edge). The morphology's correction p' - p enters the
+foreground logit with a small learned weight, so a map that opening and closing leave alone is left
+alone.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""DINOv3 weights in: Meta's `.pth`, Hugging Face's folder or hub id, timm's safetensors, or our own.
+"""DINOv3 weights in: Meta's `.pth`, Hugging Face's folder or hub id, timm's or our safetensors.
 
 The three releases name and cut the same tensors differently. Each layout is a table of renamings to
-our names; queries, keys and values are joined, the key's bias (zero by construction) is dropped. What
-is read must be exactly what the backbone needs: a missing, misshapen, unknown or non-finite tensor is
-an error that names it, and nothing is half-loaded.
+our names; queries, keys and values are joined, the key's bias (zero by construction) is dropped.
+What is read must be exactly what the backbone needs: a missing, misshapen, unknown or non-finite
+tensor is an error that names it, and nothing is half-loaded.
 
 The normalisation belongs to the weights and travels with them: SAT-493M and LVD-1689M weights want
 different ones, and the wrong one costs accuracy without a sound.
@@ -14,6 +14,7 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import json
+import math
 import re
 import warnings
 from pathlib import Path
@@ -33,10 +34,16 @@ LAYOUTS: dict[str, tuple[tuple[str, str], ...]] = {
         (r"embeddings\.patch_embeddings\.(weight|bias)", r"patch_embed.\1"),
         # The module path moved between releases of transformers.
         (r"(?:model\.)?layer\.(\d+)\.(norm[12])\.(weight|bias)", r"blocks.\1.\2.\3"),
-        (r"(?:model\.)?layer\.(\d+)\.attention\.([qkv])_proj\.(weight|bias)", r"blocks.\1.attn.\2.\3"),
+        (
+            r"(?:model\.)?layer\.(\d+)\.attention\.([qkv])_proj\.(weight|bias)",
+            r"blocks.\1.attn.\2.\3",
+        ),
         (r"(?:model\.)?layer\.(\d+)\.attention\.o_proj\.(weight|bias)", r"blocks.\1.attn.proj.\2"),
         (r"(?:model\.)?layer\.(\d+)\.layer_scale([12])\.lambda1", r"blocks.\1.ls\2"),
-        (r"(?:model\.)?layer\.(\d+)\.mlp\.(gate|up|down)_proj\.(weight|bias)", r"blocks.\1.ffn.\2.\3"),
+        (
+            r"(?:model\.)?layer\.(\d+)\.mlp\.(gate|up|down)_proj\.(weight|bias)",
+            r"blocks.\1.ffn.\2.\3",
+        ),
         (r"norm\.(weight|bias)", r"norm.\1"),
         (r"embeddings\.mask_token", ""),
     ),
@@ -59,14 +66,17 @@ LAYOUTS: dict[str, tuple[tuple[str, str], ...]] = {
         (r"storage_tokens", "registers"),
         (r"patch_embed\.proj\.(weight|bias)", r"patch_embed.\1"),
         (r"blocks\.(\d+)\.(norm[12])\.(weight|bias)", r"blocks.\1.\2.\3"),
-        (r"blocks\.(\d+)\.attn\.(qkv\.weight|qkv\.bias|proj\.weight|proj\.bias)", r"blocks.\1.attn.\2"),
+        (
+            r"blocks\.(\d+)\.attn\.(qkv\.weight|qkv\.bias|proj\.weight|proj\.bias)",
+            r"blocks.\1.attn.\2",
+        ),
         (r"blocks\.(\d+)\.ls([12])\.gamma", r"blocks.\1.ls\2"),
         (r"blocks\.(\d+)\.mlp\.w1\.(weight|bias)", r"blocks.\1.ffn.gate.\2"),
         (r"blocks\.(\d+)\.mlp\.(?:fc1|w2)\.(weight|bias)", r"blocks.\1.ffn.up.\2"),
         (r"blocks\.(\d+)\.mlp\.(?:fc2|w3)\.(weight|bias)", r"blocks.\1.ffn.down.\2"),
         (r"norm\.(weight|bias)", r"norm.\1"),
-        # Not needed to encode: the key's bias mask, periods that follow from theta, the token of masked
-        # pretraining, the second class-token norm of the SAT and 7B checkpoints.
+        # Not needed to encode: the key's bias mask, periods that follow from theta, the token of
+        # masked pretraining, the second class-token norm of the SAT and 7B checkpoints.
         (r".*\.bias_mask|rope_embed\.periods|mask_token|local_cls_norm\..*", ""),
     ),
     "adadino": ((r"((?:patch_embed|cls_token|registers|blocks|norm)(?:\..*)?)", r"\1"),),
@@ -110,7 +120,7 @@ def read_backbone(source: str | Path, config: BackboneConfig | None = None) -> B
         for i in range(config.depth):
             for name in ("q_bias", "v_bias"):
                 tensors[f"blocks.{i}.attn.{name}"] = torch.zeros(config.dim)
-    _check(tensors, config, source)
+    check_backbone(tensors, config, source)
     mean, std = _normalisation(source, described, config)
     return BackboneWeights(
         tensors,
@@ -130,7 +140,7 @@ def make_backbone(weights: BackboneWeights) -> Backbone:
 
 
 def fingerprint(tensors: dict[str, Tensor]) -> str:
-    """Digest of the vectors among the weights (norms, scales, biases, tokens): small, and telling."""
+    """Digest of the vectors among the weights (norms, scales, biases, tokens): small, telling."""
     digest = hashlib.sha256()
     for name in sorted(tensors):
         tensor = tensors[name]
@@ -153,15 +163,24 @@ def read_tensors(path: Path) -> dict[str, Tensor]:
     except Exception as error:  # torch, pickle, zip and safetensors each raise their own
         reason = str(error).splitlines()[0][:160] if str(error) else type(error).__name__
         raise WeightsError(
-            f"cannot read weights from {path}: {reason}. The file is truncated, is not a checkpoint, or "
-            "holds Python objects, which are never loaded; download it again."
+            f"cannot read weights from {path}: {reason}. The file is truncated, is not a "
+            "checkpoint, or holds Python objects, which are never loaded; download it again."
         ) from error
     for wrapper in ("model", "state_dict", "teacher"):
         if isinstance(data, dict) and isinstance(data.get(wrapper), dict):
             data = data[wrapper]
-    if not isinstance(data, dict) or not all(isinstance(v, Tensor) for v in data.values()):
-        raise WeightsError(f"{path} holds no state dict of tensors.")
+    if not isinstance(data, dict) or not all(
+        isinstance(name, str) and _is_plain(value) for name, value in data.items()
+    ):
+        raise WeightsError(f"{path} holds no state dict of plain tensors.")
     return data
+
+
+def is_hub_id(source: object) -> bool:
+    """Whether a name that is no file here can be `owner/repository` on the hub."""
+    name = str(source)
+    is_file_name = name.endswith((".pth", ".safetensors"))
+    return re.fullmatch(r"[\w.-]+/[\w.-]+", name) is not None and not is_file_name
 
 
 def fetch(source: str) -> Path:
@@ -175,15 +194,13 @@ def fetch(source: str) -> Path:
         ) from error
     try:
         return Path(
-            huggingface_hub.snapshot_download(
-                source, allow_patterns=["*.json", "*.safetensors"]
-            )
+            huggingface_hub.snapshot_download(source, allow_patterns=["*.json", "*.safetensors"])
         )
     except Exception as error:  # gated, refused, unknown, offline: each its own type
         reason = str(error).strip().splitlines()[0][:200] if str(error) else type(error).__name__
         raise WeightsError(
-            f"cannot fetch {source} from the hub: {reason}. If it is gated, accept its licence and log "
-            "in, or download the weights by hand and give the file."
+            f"there is no {source} here, and it cannot be fetched from the hub: {reason}. If it is "
+            "gated, accept its licence and log in, or download it by hand and give the file."
         ) from error
 
 
@@ -191,19 +208,21 @@ def _read(source: str | Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
     """Tensors as they are named there, and the JSON that came with them."""
     path = Path(source)
     if not path.exists():
-        if not re.fullmatch(r"[\w.-]+/[\w.-]+", str(source)) or path.suffix in (".pth", ".safetensors"):
+        if not is_hub_id(source):
             raise WeightsError(f"there is no weights file or folder {source}.")
         path = fetch(str(source))
     folder = path if path.is_dir() else path.parent
     described: dict[str, Any] = {}
     for name in ("config.json", "preprocessor_config.json"):
         if (path.is_dir() or path.suffix == ".safetensors") and (folder / name).is_file():
-            described |= _json(folder / name)
+            described |= read_json(folder / name)
     if path.is_file():
         return read_tensors(path), described
     index = path / "model.safetensors.index.json"
     if index.is_file():
-        names = sorted(set(_json(index).get("weight_map", {}).values()))
+        shards = read_json(index).get("weight_map")
+        names = [str(name) for name in shards.values()] if isinstance(shards, dict) else []
+        names = sorted(set(names))
         if not names or any(Path(name).name != name for name in names):
             raise WeightsError(f"{index} names no weight files of its own folder.")
     else:
@@ -214,7 +233,8 @@ def _read(source: str | Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
     return tensors, described
 
 
-def _json(path: Path) -> dict[str, Any]:
+def read_json(path: Path) -> dict[str, Any]:
+    """Read a JSON object that came with weights."""
     try:
         data = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError, RecursionError) as error:
@@ -224,13 +244,23 @@ def _json(path: Path) -> dict[str, Any]:
     return data
 
 
+def _is_plain(value: Any) -> bool:
+    return (
+        isinstance(value, Tensor)
+        and value.layout is torch.strided
+        and value.device.type == "cpu"
+        and not value.is_quantized
+    )
+
+
 def _layout(raw: dict[str, Tensor], source: str | Path) -> str:
     for layout, mark in _MARKS.items():
         if mark in raw:
             return layout
     names = ", ".join(list(raw)[:3]) or "nothing"
     raise WeightsError(
-        f"{source} is not DINOv3 in Meta's, Hugging Face's or timm's layout: it begins with {names}."
+        f"{source} is not DINOv3 in Meta's, Hugging Face's or timm's layout: it begins with "
+        f"{names}."
     )
 
 
@@ -250,15 +280,20 @@ def _rename(raw: dict[str, Tensor], layout: str, source: str | Path) -> dict[str
                 "fine-tuned or another model?"
             )
     for name in [n for n in renamed if n.endswith("attn.qkv.bias")]:
-        q, _, v = renamed.pop(name).chunk(3)  # the key's third is masked to zero in DINOv3
+        bias = renamed.pop(name)
+        if bias.ndim != 1 or len(bias) % 3:
+            raise WeightsError(f"{source}: {name} is {tuple(bias.shape)}, not three equal parts.")
+        q, _, v = bias.tensor_split(3)  # the key's third is masked to zero in DINOv3
         renamed[name.replace("qkv.bias", "q_bias")] = q
         renamed[name.replace("qkv.bias", "v_bias")] = v
     for name in [n for n in renamed if n.endswith("attn.q.weight")]:
         stem = name.removesuffix("q.weight")
-        parts = [renamed.pop(f"{stem}{x}.weight", None) for x in "qkv"]
-        if any(part is None for part in parts):
-            raise WeightsError(f"{source} lacks a query, key or value projection beside {name}.")
-        renamed[f"{stem}qkv.weight"] = torch.cat([p for p in parts if p is not None])
+        parts = [renamed.pop(f"{stem}{x}.weight") for x in "qkv" if f"{stem}{x}.weight" in renamed]
+        if len(parts) < 3 or len({p.shape for p in parts}) > 1 or parts[0].ndim != 2:
+            raise WeightsError(
+                f"{source} lacks a query, key or value projection of equal shape beside {name}."
+            )
+        renamed[f"{stem}qkv.weight"] = torch.cat(parts)
         for x in "qv":
             if f"{stem}{x}.bias" in renamed:
                 renamed[f"{stem}{x}_bias"] = renamed.pop(f"{stem}{x}.bias")
@@ -268,25 +303,31 @@ def _rename(raw: dict[str, Tensor], layout: str, source: str | Path) -> dict[str
 
 def _recognise(tensors: dict[str, Tensor], source: str | Path) -> BackboneConfig:
     """The preset whose shapes these are; heads cannot be read off the tensors."""
-    shape = _shape(tensors)
-    for known in PRESETS.values():
-        b = known.backbone
-        if (b.dim, b.depth, b.ffn, b.gated) == shape:
-            return b
-    raise WeightsError(
-        f"{source} has width, depth, FFN width and gating {shape}, which is no preset: "
-        f"{', '.join(PRESETS)}."
-    )
+    known = _preset_of_shape(_shape(tensors))
+    if known is None:
+        raise WeightsError(
+            f"{source} has width, depth, FFN width and gating {_shape(tensors)}, which is no "
+            f"preset: {', '.join(PRESETS)}."
+        )
+    return known
+
+
+def _preset_of_shape(shape: tuple[int, int, int, bool]) -> BackboneConfig | None:
+    for known in (config.backbone for config in PRESETS.values()):
+        if (known.dim, known.depth, known.ffn, known.gated) == shape:
+            return known
+    return None
 
 
 def _shape(tensors: dict[str, Tensor]) -> tuple[int, int, int, bool]:
     blocks = {name.split(".")[1] for name in tensors if name.startswith("blocks.")}
-    up = tensors.get("blocks.0.ffn.up.weight", torch.empty(0, 0))
-    dim = tensors["cls_token"].shape[-1]
-    return dim, len(blocks), up.shape[0], "blocks.0.ffn.gate.weight" in tensors
+    up = tensors.get("blocks.0.ffn.up.weight", torch.empty(0))
+    ffn, dim = up.shape if up.ndim == 2 else (0, 0)
+    return dim, len(blocks), ffn, "blocks.0.ffn.gate.weight" in tensors
 
 
-def _check(tensors: dict[str, Tensor], config: BackboneConfig, source: str | Path) -> None:
+def check_backbone(tensors: dict[str, Tensor], config: BackboneConfig, source: str | Path) -> None:
+    """Refuse tensors that are not exactly, by name and shape, what a backbone needs."""
     with torch.device("meta"):
         wanted = {name: tuple(t.shape) for name, t in Backbone(config).state_dict().items()}
     missing = [name for name in wanted if name not in tensors]
@@ -301,14 +342,10 @@ def _check(tensors: dict[str, Tensor], config: BackboneConfig, source: str | Pat
             what = f"{extra[0]} has no place"
         count = len(missing) + len(extra) + len(wrong) - 1
         more = f" (and {count} more tensors differ)" if count else ""
-        shape = _shape(tensors)
-        fits = [
-            name
-            for name, known in PRESETS.items()
-            if (known.backbone.dim, known.backbone.depth, known.backbone.ffn, known.backbone.gated)
-            == shape
-        ]
-        way = f"they look like {fits[0]}: choose that preset" if fits else "download them again"
+        fits = _preset_of_shape(_shape(tensors))
+        way = "download them again"
+        if fits is not None and fits.name != config.name:
+            way = f"they look like {fits.name}: choose that preset"
         raise WeightsError(f"{source} does not fit {config.name}: {what}{more}; {way}.")
     for name, tensor in tensors.items():
         if not bool(tensor.isfinite().all()):
@@ -319,16 +356,22 @@ def _normalisation(
     source: str | Path, described: dict[str, Any], config: BackboneConfig
 ) -> tuple[tuple[float, float, float], tuple[float, float, float]]:
     """Mean and deviation: said by the files beside the weights, or by their name."""
-    said = described.get("pretrained_cfg", described)
-    for mean, std in ((said.get("image_mean"), said.get("image_std")), (said.get("mean"), said.get("std"))):
+    said = described.get("pretrained_cfg")
+    said = said if isinstance(said, dict) else described
+    for mean, std in (
+        (said.get("image_mean"), said.get("image_std")),
+        (said.get("mean"), said.get("std")),
+    ):
         if mean is not None and std is not None:
             try:
                 a, b = [float(v) for v in mean], [float(v) for v in std]
-                if len(a) == len(b) == 3 and min(b) > 0:
+                if len(a) == len(b) == 3 and min(b) > 0 and all(map(math.isfinite, a + b)):
                     return (a[0], a[1], a[2]), (b[0], b[1], b[2])
-            except (TypeError, ValueError):
+            except (TypeError, ValueError, OverflowError):
                 pass
-            raise WeightsError(f"{source} gives mean {mean!r} and std {std!r}: not three numbers each.")
+            raise WeightsError(
+                f"{source} gives mean {mean!r} and std {std!r}: not three numbers each."
+            )
     # The name of the file or, for model.safetensors, of its folder.
     name = "/".join(Path(source).parts[-2:]).lower()
     if "sat493m" in name:
@@ -336,8 +379,8 @@ def _normalisation(
     if "lvd1689m" in name:
         return LVD_MEAN, LVD_STD
     warnings.warn(
-        f"{source} does not say how its images were normalised (neither sat493m nor lvd1689m in its "
-        f"name, no preprocessor_config.json); using mean {config.mean}, std {config.std}. Set "
+        f"{source} does not say how its images were normalised (neither sat493m nor lvd1689m in "
+        f"its name, no preprocessor_config.json); using mean {config.mean}, std {config.std}. Set "
         "model.backbone.mean and model.backbone.std if that is wrong.",
         NormalizationWarning,
         stacklevel=4,

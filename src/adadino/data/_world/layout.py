@@ -67,6 +67,9 @@ class Layout:
         pieces, cuts = split(rng, plan, reach)
         for line, length in cuts:
             self.cut(line, length)
+        for road in scene.roads:
+            if road.kind == "street":
+                self.street(road)
         middles = self.frame(np.array([((a + c) / 2, (b + d) / 2) for a, b, c, d in pieces]))
         near = [i for i, (x, y) in enumerate(middles) if scene.sees(x, y, 0.6 * plan.block)]
         uses = rng.choice(list(plan.uses), len(near), p=list(plan.uses.values()))
@@ -116,7 +119,7 @@ class Layout:
             self.taken.polygon(((x0, y0), (x1, y0), (x1, y1), (x0, y1)))
 
     def cut(self, line: Rect, length: float) -> None:
-        """What a cut of the plan becomes: a street with cars and trees, a track, or a hedge."""
+        """What a cut of the plan becomes: a street, a track or a hedge."""
         plan, rng = self.plan, self.rng
         points = self.frame.path(line[:2], line[2:])
         near = np.flatnonzero(
@@ -134,25 +137,25 @@ class Layout:
         kind = "track" if plan.street and not avenue else "street"
         width = 10.0 if avenue else {"track": 3.5, "street": 6.5}[kind]
         self.scene.roads.append(Road(points, width, kind))
-        self.taken.line(points, width + 4)
-        if kind == "street":
-            for side in (-1, 1):
-                self.row(points, side * (width / 2 + 1.8), 9.0, 0.35)
-            self.traffic(points, width)
+        self.taken.line(points, width + 3)
 
-    def row(self, points: Points, offset: float, spacing: float, share: float) -> None:
-        """Trees at a fixed distance from a line."""
-        for x, y, ux, uy in self.stations(points, spacing):
-            if self.rng.random() < share * self.wishes.trees:
-                dx, dy = self.rng.normal(0, 0.5, 2)
-                self.tree(x - offset * uy + dx, y + offset * ux + dy, self.rng.uniform(1.4, 2.8))
-
-    def traffic(self, points: Points, width: float) -> None:
-        """Places for cars on both lanes and at both kerbs."""
-        for x, y, ux, uy in self.stations(points, 7.0):
+    def street(self, road: Road) -> None:
+        """Trees on both sides, and places for cars on both lanes and at both kerbs."""
+        for side in (-1, 1):
+            self.row(road.points, side * (road.width / 2 + 2.4), 9.0, 0.4)
+        for x, y, ux, uy in self.stations(road.points, 7.0):
             for lane, share in ((-0.42, 0.3), (-0.2, 0.12), (0.2, 0.12), (0.42, 0.3)):
                 if self.rng.random() < share * self.wishes.cars:
-                    self.car(x - lane * width * uy, y + lane * width * ux, ux, uy)
+                    self.car(x - lane * road.width * uy, y + lane * road.width * ux, ux, uy)
+
+    def row(self, points: Points, offset: float, spacing: float, share: float) -> None:
+        """Trees at a fixed distance from a line, but none in water or on a road."""
+        for x, y, ux, uy in self.stations(points, spacing):
+            if self.rng.random() < share * self.wishes.trees:
+                dx, dy = self.rng.normal(0, 0.4, 2)
+                spot = x - offset * uy + dx, y + offset * ux + dy
+                if self.taken.free((spot,)):
+                    self.tree(*spot, self.rng.uniform(1.4, 2.8))
 
     def stations(self, points: Points, spacing: float) -> list[tuple[float, float, float, float]]:
         """Positions and directions (x, y, ux, uy) along a line, every `spacing` metres."""

@@ -129,7 +129,7 @@ class Painter:
         kind = palette.CONIFER if tone < 0.25 else palette.BROADLEAF
         colour = seasonal(kind, self.view.season + 0.1 * (tone * 5 % 1 - 0.5))
         own = 0.8 + 0.4 * (tone * 11 % 1)
-        dark, middle, bright = (ink(colour, "leaf", own * s) for s in (0.72, 0.98, 1.22))
+        dark, middle, bright = (ink(colour, "leaf", own * s) for s in (0.78, 1.04, 1.28))
         return dark, middle, bright
 
     def tree(self, canvas: Canvas, tree: Tree) -> None:
@@ -138,9 +138,11 @@ class Painter:
         east, south = self.sun[0] * tree.radius, self.sun[1] * tree.radius
         for x, y, radius in tree.lobes:
             canvas.disc(x, y, radius, dark)
+        if tree.radius < 3 * self.gsd:
+            return  # a highlight that Pillow rounds could leave so small a crown, and the mask
         x, y = tree.x, tree.y
-        canvas.disc(x + 0.2 * east, y + 0.2 * south, 0.55 * tree.radius, middle)
-        canvas.disc(x + 0.38 * east, y + 0.38 * south, 0.3 * tree.radius, bright)
+        canvas.disc(x + 0.2 * east, y + 0.2 * south, 0.45 * tree.radius, middle)
+        canvas.disc(x + 0.35 * east, y + 0.35 * south, 0.25 * tree.radius, bright)
 
     def box(self, canvas: Canvas, box: Box) -> None:
         """Walls, which show because the sensor looks a little from the side, and the roof."""
@@ -170,7 +172,7 @@ class Painter:
     def flat_roof(self, canvas: Canvas, box: Box, colour: Colour) -> None:
         """A parapet around the roof, and plant with its own small shadows."""
         canvas.polygon(box.corners(), ink(colour, "roof", 1.12))
-        if self.gsd > 1:  # the rest is smaller than a pixel
+        if self.gsd >= 1:  # the rest is about a pixel
             return
         canvas.polygon(box.corners(-0.6), ink(colour, "roof", 0.96))
         room = box.half_length - 2.5, box.half_width - 2.5
@@ -179,9 +181,9 @@ class Painter:
         rng = random.Random(box.tone)  # the same plant at both dates
         for _ in range(rng.randint(1, 2 + int(room[0] * room[1] / 40))):
             x, y = box.at(rng.uniform(-room[0], room[0]), rng.uniform(-room[1], room[1]))
-            size = rng.uniform(0.6, 1.6), rng.uniform(0.6, 1.6)
+            size = rng.uniform(0.6, 1.4), rng.uniform(0.6, 1.4)
             unit = box._replace(x=x, y=y, half_length=size[0], half_width=size[1]).corners()
-            dx, dy = 0.35 * self.cast[0], 0.35 * self.cast[1]
+            dx, dy = 0.25 * self.cast[0], 0.25 * self.cast[1]
             canvas.polygon(sweep(unit, dx, dy), ink(colour, "roof", 0.55))
             canvas.polygon(unit, ink(colour, "roof", rng.uniform(0.85, 1.25)))
 

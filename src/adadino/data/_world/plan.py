@@ -37,6 +37,7 @@ class Plan:
     side: float
     """The longest side of a building."""
     height: tuple[float, float]
+    """The height of a building."""
     roofs: tuple[float, float, float]
     """How often each of ROOFS occurs."""
     uses: dict[str, float]

@@ -145,9 +145,10 @@ def paint_mask(
         canvas.band(road.points, road.span, 0)
     if ground.flood is not None:
         canvas.image.paste(255, mask=ground.flood)
-    for tree in scene.trees:
-        for lobe in tree.lobes:
-            canvas.disc(*lobe, _changed(scene.tree_when(tree)))
+    if ground.flood is not None or any(wood.when != BOTH for wood in scene.woods):
+        for tree in scene.trees:  # otherwise there is nothing for them to hide
+            for lobe in tree.lobes:
+                canvas.disc(*lobe, _changed(scene.tree_when(tree)))
     for building, box in by_height(scene):
         canvas.body(box, lean, _changed(building.when))
     return np.asarray(canvas.image.reduce(FINE)) > 0  # one dot of 255 is enough

@@ -1,0 +1,59 @@
+"""`adadino prepare`: a downloaded dataset to verified tiles."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Literal
+
+import typer
+
+from adadino.cli.output import Json, Quiet, print_json, print_table, progress
+
+
+def command(
+    name: Annotated[
+        Literal["levir-cd", "levir-cd-plus", "whu-cd", "sysu-cd", "clcd", "folder"],
+        typer.Argument(help="Which dataset; `folder` for one's own."),
+    ],
+    source: Annotated[Path, typer.Argument(help="The downloaded archive or its folder.")],
+    dest: Annotated[Path, typer.Argument(help="Where the tiles go.")],
+    tile: Annotated[int, typer.Option(min=8, help="Side of a tile in pixels.")] = 256,
+    variant: Annotated[
+        str | None,
+        typer.Option(help="whu-cd: padded, floored, official; levir-cd-plus: holdout, whole."),
+    ] = None,
+    seed: Annotated[int, typer.Option(help="Seed of splits that are drawn.")] = 0,
+    strict: Annotated[
+        bool, typer.Option("--strict/--no-strict", help="Refuse counts that are not the paper's.")
+    ] = True,
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace a finished set.")] = False,
+    quiet: Quiet = False,
+    json: Json = False,
+) -> None:
+    """Cut a dataset into tiles, check the counts, write a manifest; run again to resume."""
+    from adadino.data.prepare import prepare
+    from adadino.schema import to_dict
+
+    with progress(f"preparing {name}", quiet=quiet or json) as report:
+        manifest = prepare(
+            name,
+            source,
+            dest,
+            tile=tile,
+            variant=variant,
+            seed=seed,
+            overwrite=overwrite,
+            strict=strict,
+            progress=report,
+        )
+    if json:
+        print_json(to_dict(manifest))
+        return
+    rows = [
+        (split, s.pairs, f"{100 * s.changed:.2f} %", s.fingerprint)
+        for split, s in manifest.splits.items()
+    ]
+    print_table(f"{name} in {dest}", ("split", "tiles", "changed", "fingerprint"), rows)
+    for note in manifest.notes:
+        typer.echo(note)
+    typer.echo(f"next: adadino train --config configs/{name}.yaml --data {dest}")

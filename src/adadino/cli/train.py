@@ -1,0 +1,71 @@
+"""`adadino train`: a run from a YAML file and dotted overrides."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from adadino.cli.output import Json, Quiet, print_json
+
+CONTEXT = {"allow_extra_args": True, "ignore_unknown_options": True}
+
+
+def command(
+    context: typer.Context,
+    config: Annotated[
+        Path | None, typer.Option(help="The run's YAML, e.g. configs/sysu.yaml.")
+    ] = None,
+    output: Annotated[Path | None, typer.Option("-o", "--output", help="The run's folder.")] = None,
+    data: Annotated[Path | None, typer.Option(help="The prepared dataset (data.root).")] = None,
+    overwrite: Annotated[
+        bool, typer.Option("--overwrite", help="Start anew where the folder holds another run.")
+    ] = False,
+    quiet: Quiet = False,
+    json: Json = False,
+) -> None:
+    """Train a model, or go on with an interrupted run: the same command resumes it.
+
+    Every setting can be overridden by its path: --model.bscs.k 6 --train.epochs 50.
+    """
+    from adadino.training.config import load_run
+    from adadino.training.run import train
+
+    overrides = parse_overrides(context.args)
+    if output is not None:
+        overrides.append(f"output={output}")
+    if data is not None:
+        overrides.append(f"data.root={data}")
+    result = train(load_run(config, overrides), overwrite=overwrite, quiet=quiet or json)
+    best = result.best_f1
+    if json:
+        print_json(
+            {
+                "folder": result.folder,
+                "epochs": result.epochs,
+                "best_f1": best,
+                "resumed": result.resumed,
+                "history": result.history,
+            }
+        )
+    else:
+        typer.echo(f"best validation F1 {100 * best:.2f}; everything is in {result.folder}")
+        typer.echo(f"next: adadino evaluate {result.folder / 'best'} --data DIR --split test")
+
+
+def parse_overrides(arguments: list[str]) -> list[str]:
+    """Turn `--a.b 1 --c.d=2` into `a.b=1`, `c.d=2`."""
+    overrides, rest = [], list(arguments)
+    while rest:
+        name = rest.pop(0)
+        if not name.startswith("--") or len(name) < 3:
+            raise typer.BadParameter(
+                f"unexpected argument {name!r}; overrides look like --train.lr 1e-4"
+            )
+        if "=" not in name:
+            if not rest:
+                raise typer.BadParameter(f"{name} needs a value")
+            name = f"{name}={rest.pop(0)}"
+        overrides.append(name[2:])
+    return overrides

@@ -1,0 +1,205 @@
+"""A split to scores: one confusion matrix over all its pixels, and the protocols of App. B.
+
+Every score comes with its protocol, the number of tiles, and a fingerprint of the data: the same model
+scored on whole images or tiles, at another batch size, or on a re-encoded copy gives other figures.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import random
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from adadino.data.folder import PairFolder, fingerprint
+from adadino.errors import ConfigError
+from adadino.files import write_atomic
+from adadino.metrics import Confusion, Histogram, confusion_counts
+
+Report = Callable[[int, int, str], None]
+
+
+@dataclass(frozen=True)
+class Protocol:
+    """How a score is made."""
+
+    batch: int = 16
+    """Pairs per batch; with learned selection the FFN mask is shared by a batch."""
+    k: int | None = None
+    """FFN chunks to execute, if not the model's own."""
+    threshold: float = 0.5
+    swap: bool = False
+    """Exchange the two dates."""
+    shuffle: int | None = None
+    """Seed of the order of the pairs; None is by name."""
+
+    def __post_init__(self) -> None:
+        if self.batch < 1:
+            raise ConfigError(f"batch is {self.batch}, must be at least 1.")
+        if not 0 < self.threshold < 1:
+            raise ConfigError(f"threshold is {self.threshold}, must lie between 0 and 1.")
+
+
+class Row(NamedTuple):
+    """One tile's matrix."""
+
+    name: str
+    confusion: Confusion
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """Scores of one model on one split under one protocol."""
+
+    confusion: Confusion
+    protocol: Protocol
+    tiles: int
+    tile: str
+    fingerprint: str
+    rows: list[Row] = field(repr=False)
+    histogram: Histogram = field(repr=False)
+
+    def as_dict(self) -> dict[str, Any]:
+        """What `adadino evaluate --json` prints."""
+        return {
+            **self.confusion.as_dict(),
+            "pairs": self.tiles,
+            "tile": self.tile,
+            "fingerprint": self.fingerprint,
+            "protocol": {
+                "matrix": "one over all pixels of the split",
+                "batch": self.protocol.batch,
+                "k": self.protocol.k,
+                "threshold": self.protocol.threshold,
+                "swap": self.protocol.swap,
+                "order": "by name" if self.protocol.shuffle is None else self.protocol.shuffle,
+            },
+        }
+
+    def write_rows(self, path: Path | str) -> None:
+        """Write the per-tile scores as CSV."""
+        text = io.StringIO()
+        names = ["name", *Confusion().as_dict()]
+        writer = csv.DictWriter(text, names, lineterminator="\n")
+        writer.writeheader()
+        for row in sorted(self.rows):
+            writer.writerow({"name": row.name, **row.confusion.as_dict()})
+        write_atomic(path, text.getvalue())
+
+
+@torch.inference_mode()
+def evaluate(
+    model: nn.Module,
+    dataset: PairFolder,
+    protocol: Protocol | None = None,
+    *,
+    device: torch.device | str = "cpu",
+    progress: Report | None = None,
+) -> Evaluation:
+    """Score a model on labelled pairs.
+
+    Args:
+        model: Anything with `forward(before, after, k=...)` that returns logits (B, 2, H, W).
+        dataset: The pairs.
+        protocol: How; by default batches of 16 by name, threshold 0.5.
+        device: Where the model runs.
+        progress: Called with tiles done, all tiles, and a message.
+    """
+    protocol = protocol or Protocol()
+    model = model.to(device).eval()
+    order = list(range(len(dataset)))
+    if protocol.shuffle is not None:
+        random.Random(protocol.shuffle).shuffle(order)
+    counts: list[Tensor] = []
+    histogram = Histogram(device=device)
+    for start in range(0, len(order), protocol.batch):
+        indices = order[start : start + protocol.batch]
+        for before, after, mask in same_size(dataset, indices):
+            pair = [image.to(device).float() / 255 for image in (before, after)]
+            if protocol.swap:
+                pair.reverse()
+            logits = model(*pair, k=protocol.k).logits
+            probability = logits.float().softmax(1)[:, 1]
+            mask = mask.to(device)
+            histogram.update(probability, mask)
+            predicted = probability >= protocol.threshold
+            counts += [confusion_counts(p, t) for p, t in zip(predicted, mask, strict=True)]
+        if progress is not None:
+            progress(min(start + protocol.batch, len(order)), len(order), "")
+    table = torch.stack(counts).cpu()
+    sizes = {tuple(dataset[i][2].shape) for i in (0, len(dataset) - 1)}
+    return Evaluation(
+        confusion=Confusion.from_counts(table.sum(0)),
+        protocol=protocol,
+        tiles=len(dataset),
+        tile=", ".join(f"{h} x {w}" for h, w in sorted(sizes)),
+        fingerprint=fingerprint(dataset.pairs),
+        rows=[
+            Row(dataset.names[i], Confusion.from_counts(c))
+            for i, c in zip(order, table, strict=True)
+        ],
+        histogram=histogram,
+    )
+
+
+def same_size(
+    dataset: PairFolder, indices: Sequence[int]
+) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
+    """Stack pairs into batches, cutting a batch where the size of the images changes."""
+    group: list[tuple[Tensor, Tensor, Tensor, int]] = []
+    for index in indices:
+        item = dataset[index]
+        if group and item[2].shape != group[0][2].shape:
+            yield _stack(group)
+            group = []
+        group.append(item)
+    yield _stack(group)
+
+
+def _stack(items: Sequence[tuple[Tensor, Tensor, Tensor, int]]) -> tuple[Tensor, Tensor, Tensor]:
+    before, after, mask, _ = zip(*items, strict=True)
+    return torch.stack(before), torch.stack(after), torch.stack(mask)
+
+
+PROTOCOLS: dict[str, list[tuple[str, Protocol]]] = {
+    "batch-size": [(f"batch size {b}", Protocol(batch=b)) for b in (1, 4, 8, 16)],
+    "ordering": [("by name", Protocol())]
+    + [(f"shuffled, seed {s}", Protocol(shuffle=s)) for s in range(5)],
+    "swap": [("as given", Protocol()), ("dates swapped", Protocol(swap=True))],
+}
+"""App. B: stability across batch sizes, batch compositions and temporal order."""
+
+
+def pr_picture(evaluation: Evaluation, path: Path | str) -> float:
+    """Draw the precision-recall curve as a PNG and return the threshold of the highest F1.
+
+    Choose a threshold on validation data only: on the test split it would be tuned to the answer.
+    """
+    import matplotlib
+
+    matplotlib.use("Agg")
+    from matplotlib import pyplot as plt
+
+    curve, best = evaluation.histogram.pr_curve(), evaluation.histogram.best_threshold()
+    at = int(best * len(curve.thresholds))
+    figure, (left, right) = plt.subplots(1, 2, figsize=(9, 3.8), constrained_layout=True)
+    left.plot(100 * curve.recall, 100 * curve.precision)
+    left.plot(100 * curve.recall[at], 100 * curve.precision[at], "o", label=f"threshold {best:.3f}")
+    left.set(xlabel="recall, %", ylabel="precision, %", xlim=(0, 100), ylim=(0, 100))
+    left.legend()
+    right.plot(curve.thresholds, 100 * curve.f1)
+    right.axvline(best, linestyle=":", color="grey")
+    right.set(
+        xlabel="threshold", ylabel="F1, %", title=f"best F1 {100 * curve.f1[at]:.2f} at {best:.3f}"
+    )
+    for axis in (left, right):
+        axis.grid(alpha=0.3)
+    write_atomic(path, lambda part: figure.savefig(part, dpi=110))
+    plt.close(figure)
+    return best

@@ -1,0 +1,1 @@
+"""Training: the Lightning task and what surrounds it."""

@@ -1,0 +1,140 @@
+"""What happens after each epoch: checkpoints, the run folder's files, a line for people."""
+
+from __future__ import annotations
+
+import csv
+import io
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytorch_lightning as pl
+import torch
+from pytorch_lightning.plugins.io import TorchCheckpointIO
+
+from adadino.data.folder import PairFolder
+from adadino.errors import AdaDINOError
+from adadino.files import write_atomic
+from adadino.model import checkpoint as checkpoints
+from adadino.training import pictures
+from adadino.training.task import ChangeTask, to_float
+
+LAST = "last.ckpt"
+
+
+class AtomicCheckpointIO(TorchCheckpointIO):
+    """Checkpoints that appear whole or not at all, and are read without running code."""
+
+    def save_checkpoint(
+        self, checkpoint: dict[str, Any], path: Any, storage_options: Any | None = None
+    ) -> None:
+        """Write beside, then rename."""
+        write_atomic(path, lambda part: torch.save(checkpoint, part))
+
+    def load_checkpoint(
+        self, path: Any, map_location: Any | None = None, weights_only: bool | None = None
+    ) -> dict[str, Any]:
+        """Tensors and plain values only."""
+        state: dict[str, Any] = torch.load(path, map_location="cpu", weights_only=True)
+        return state
+
+
+class Keeper(pl.Callback):
+    """After each epoch: best/ and last.ckpt, the history and its curves, a picture."""
+
+    def __init__(self, folder: Path, validation: PairFolder, *, shown: int = 6) -> None:
+        self.folder, self.validation = folder, validation
+        self.examples = choose_examples(validation, shown)
+
+    def on_train_epoch_end(self, trainer: pl.Trainer, task: pl.LightningModule) -> None:
+        """Runs after validation. `last.ckpt` comes last: it is what says the epoch is finished."""
+        assert isinstance(task, ChangeTask)
+        row = task.history[-1]
+        better = row["f1"] > task.best_f1
+        if better:
+            task.best_f1 = row["f1"]
+        if trainer.is_global_zero:
+            if better:
+                extra = {"epoch": row["epoch"], "validation": {k: row[k] for k in ("f1", "iou")}}
+                # A backbone that no file holds would be lost with the process.
+                unnamed = task.model.config.backbone.weights is None
+                best = self.folder / "best"
+                checkpoints.save(task.model, best, with_backbone=unnamed, extra=extra)
+            write_atomic(self.folder / "history.csv", as_csv(task.history))
+            pictures.curves(task.history, self.folder / "curves.png")
+            name = f"epoch-{int(row['epoch']):03d}.png"
+            self.picture(task, self.folder / "pictures" / name)
+        trainer.save_checkpoint(self.folder / LAST)
+
+    @torch.no_grad()
+    def picture(self, task: ChangeTask, path: Path) -> None:
+        """Before, after, probability and errors of a few validation pairs."""
+        model = task.model
+        training = model.training
+        model.eval()
+        rows = []
+        for index in self.examples:
+            before, after, mask, _ = self.validation[index]
+            pair = [to_float(image[None].to(task.device)) for image in (before, after)]
+            # The hook runs outside Lightning's precision context; the model needs the same one.
+            with task.trainer.precision_plugin.forward_context():
+                probability = model(*pair).logits.float().softmax(1)[0, 1].cpu().numpy()
+            truth = mask.numpy().astype(bool)
+            grey = np.repeat((255 * probability).astype(np.uint8)[..., None], 3, axis=2)
+            errors = pictures.error_map(probability >= 0.5, truth)
+            images = [image.permute(1, 2, 0).numpy() for image in (before, after)]
+            rows.append([*images, grey, errors])
+        model.train(training)
+        pictures.contact_sheet(rows, path)
+
+
+class Reporter(pl.Callback):
+    """One plain line for each epoch on standard error, where no progress bar is drawn."""
+
+    def __init__(self) -> None:
+        self.started = time.monotonic()
+        self.epochs = 0
+
+    def on_train_epoch_end(self, trainer: pl.Trainer, task: pl.LightningModule) -> None:
+        """Report loss, F1, pace and the time that is left."""
+        assert isinstance(task, ChangeTask)
+        if not trainer.is_global_zero:
+            return
+        self.epochs += 1
+        row, seconds = task.history[-1], time.monotonic() - self.started
+        total = int(trainer.max_epochs or 0)
+        left = seconds / self.epochs * (total - row["epoch"])
+        print(
+            f"epoch {row['epoch']:.0f}/{total}  loss {row['loss_total']:.4f}  "
+            f"F1 {100 * row['f1']:.2f}  IoU {100 * row['iou']:.2f}  "
+            f"{seconds / self.epochs:.1f} s/epoch  {_duration(left)} left",
+            file=sys.stderr,
+            flush=True,
+        )
+
+
+def choose_examples(dataset: PairFolder, count: int) -> list[int]:
+    """Indices spread over a split, those with change preferred: an empty mask shows little."""
+    spread = np.unique(np.linspace(0, len(dataset) - 1, 4 * count).astype(int)).tolist()
+    changed = [index for index in spread if bool(dataset[index][2].any())]
+    chosen = (changed + [index for index in spread if index not in changed])[:count]
+    if not chosen:
+        raise AdaDINOError("the validation split is empty.")
+    return sorted(chosen)
+
+
+def as_csv(history: list[dict[str, float]]) -> str:
+    """The history as CSV text."""
+    text = io.StringIO()
+    writer = csv.DictWriter(text, fieldnames=list(history[0]), lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(history)
+    return text.getvalue()
+
+
+def _duration(seconds: float) -> str:
+    minutes, seconds = divmod(int(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02d}:{seconds:02d}"

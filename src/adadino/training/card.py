@@ -1,0 +1,60 @@
+"""The model card of a run: what it is, what it was trained on, how it scored. Measured figures only."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from adadino.model.adadino import AdaDINO
+from adadino.training.config import RunConfig
+
+
+def model_card(
+    model: AdaDINO,
+    history: list[dict[str, float]],
+    environment: dict[str, Any],
+    config: RunConfig,
+) -> str:
+    """Write the card as Markdown."""
+    best = max(history, key=lambda row: row["f1"])
+    backbone = model.config.backbone
+    trained = sum(p.numel() for p in model.parameters() if p.requires_grad)
+    data = "\n".join(
+        f"| {split} | {d['pairs']} | {d['tiles']} | `{d['fingerprint']}` |"
+        for split, d in environment["data"].items()
+    )
+    versions = ", ".join(f"{k} {v}" for k, v in environment["versions"].items())
+    weights = backbone.weights or ("trained with the model" if backbone.trainable else "random")
+    return f"""# AdaDINO on {backbone.name}
+
+Finds what changed between two co-registered images of one place: a probability for each pixel.
+
+- Backbone: {backbone.name}, weights: {weights} (`{backbone.fingerprint}`). DINOv3 weights keep their \
+own licence.
+- Trained parameters: {trained:,}.
+- FFN chunks executed: {model.config.bscs.k} of {model.config.bscs.chunks} \
+(selection {model.config.bscs.selection}).
+- Recipe: {config.train.epochs} epochs, {config.train.batch} x {config.train.accumulate} pairs per \
+update, precision {config.train.precision}, seed {config.train.seed}.
+
+## Scores
+
+Validation split, one confusion matrix over all pixels, batches of {config.train.batch}, threshold 0.5, \
+epoch {best["epoch"]:.0f} of {len(history)} (the best of them, chosen on this very split).
+
+| F1 | IoU | precision | recall | OA | kappa |
+|---|---|---|---|---|---|
+| {" | ".join(f"{100 * best[k]:.2f}" for k in ("f1", "iou", "precision", "recall", "oa", "kappa"))} |
+
+## Data
+
+| split | pairs | tiles | fingerprint |
+|---|---|---|---|
+{data}
+
+{versions}
+
+## Limits
+
+It finds the kinds of change it was shown, at the resolution it was shown. Other sensors, seasons and
+places need their own check before anyone acts on a map.
+"""

@@ -1,0 +1,113 @@
+"""One training run as frozen dataclasses; the defaults are the paper's (Sec. 4.1 and App. A)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+from adadino import schema
+from adadino.config import PRESETS, Config, preset
+from adadino.data.augment import AugmentConfig
+from adadino.errors import ConfigError
+
+
+@dataclass(frozen=True)
+class DataConfig:
+    """Which pairs, and how they are read."""
+
+    root: str = ""
+    """Folder with train/ and val/, each with A, B and label (`adadino prepare` makes it)."""
+    tile: int | None = None
+    """Cut larger images into tiles of this side on the fly; None takes them as they are."""
+    workers: int = 2
+    """Reading processes."""
+    cache: bool = False
+    """Hold the decoded pairs in memory."""
+
+
+@dataclass(frozen=True)
+class TrainConfig:
+    """Optimisation, schedules, precision."""
+
+    epochs: int = 100
+    batch: int = 8
+    """Pairs per step and device. The paper's chunk selection is per device, too."""
+    accumulate: int = 2
+    """Steps whose gradients are summed: 8 x 2 = 16 pairs per update."""
+    lr: float = 5e-4
+    weight_decay: float = 5e-4
+    min_lr: float = 1e-7
+    """Where the cosine ends."""
+    schedule: Literal["epoch", "step"] = "epoch"
+    """How often the cosine moves."""
+    bscs_warmup: int = 3
+    """Epochs with all FFN chunks, before the policy chooses."""
+    lambda_start: float = 5
+    """Epochs before CGLA's auxiliary loss sets in."""
+    lambda_ramp: float = 10
+    """Epochs over which it grows."""
+    lambda_max: float = 0.01
+    """Its final weight."""
+    dice: Literal["micro", "foreground"] = "micro"
+    precision: Literal["32", "bf16"] = "32"
+    """32 is the paper's. bf16 holds the frozen weights in bf16 and runs the rest in autocast."""
+    compile: bool = False
+    """Compile the model: slower to start, faster after."""
+    checkpointing: bool = False
+    """Recompute the blocks in the backward pass: less memory, a third more time."""
+    devices: int = 1
+    """Processes, one for each GPU (or CPU process)."""
+    nodes: int = 1
+    seed: int = 0
+    wandb: bool = False
+    """Log to Weights & Biases too."""
+
+    def __post_init__(self) -> None:
+        for name in ("epochs", "batch", "accumulate", "devices", "nodes"):
+            if getattr(self, name) < 1:
+                raise ConfigError(f"train.{name} is {getattr(self, name)}, must be at least 1.")
+        if not 0 <= self.min_lr <= self.lr:
+            raise ConfigError(f"train.min_lr {self.min_lr} must lie between 0 and lr {self.lr}.")
+
+
+@dataclass(frozen=True)
+class RunConfig:
+    """A run, whole."""
+
+    preset: str = "vitl16"
+    """The preset that `model` refines."""
+    output: str = "runs/run"
+    """The run's folder."""
+    model: Config = field(default_factory=Config)
+    data: DataConfig = field(default_factory=DataConfig)
+    augment: AugmentConfig = field(default_factory=AugmentConfig)
+    train: TrainConfig = field(default_factory=TrainConfig)
+
+
+def load_run(path: Path | str | None, overrides: Sequence[str] = ()) -> RunConfig:
+    """Read a run's YAML, lay dotted overrides over it and the preset under its model.
+
+    Args:
+        path: The YAML file; None starts from the defaults.
+        overrides: Items such as `model.bscs.k=6`.
+    """
+    data = schema.override(schema.read_yaml(path) if path is not None else {}, overrides)
+    name = data.get("preset", RunConfig.preset)
+    if not isinstance(name, str) or name not in PRESETS:
+        preset(str(name))  # raises, naming the presets
+    base = schema.to_dict(PRESETS[name])
+    given = data.get("model", {})
+    if not isinstance(given, Mapping):
+        raise ConfigError(f"model must be a mapping of settings, not {given!r}.")
+    return schema.build(RunConfig, {**data, "model": _merge(base, given)})
+
+
+def _merge(base: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
+    merged = dict(base)
+    for key, value in over.items():
+        below = merged.get(key)
+        both = isinstance(below, Mapping) and isinstance(value, Mapping)
+        merged[key] = _merge(below, value) if both else value  # type: ignore[arg-type]
+    return merged

@@ -1,0 +1,72 @@
+"""Pictures for people: predictions in the paper's colours, and curves."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+from PIL import Image
+
+from adadino.files import write_atomic
+
+Array = NDArray[np.uint8]
+
+COLOURS = {
+    "TP": (255, 255, 255),
+    "TN": (0, 0, 0),
+    "FP": (230, 50, 40),
+    "FN": (40, 180, 70),
+}
+"""White, black, red and green: true and false positives and negatives, as in the paper's Fig. 3."""
+
+
+def error_map(prediction: NDArray[np.bool_], truth: NDArray[np.bool_]) -> Array:
+    """Colour every pixel by what the prediction made of it: (H, W) twice -> (H, W, 3)."""
+    picture = np.zeros((*truth.shape, 3), np.uint8)
+    picture[prediction & truth] = COLOURS["TP"]
+    picture[prediction & ~truth] = COLOURS["FP"]
+    picture[~prediction & truth] = COLOURS["FN"]
+    return picture
+
+
+def contact_sheet(rows: Sequence[Sequence[Array]], path: Path | str, gap: int = 4) -> None:
+    """Write a grid of pictures (H, W, 3), row by row, on a light ground."""
+    height, width = rows[0][0].shape[:2]
+    sheet = np.full(
+        (len(rows) * (height + gap) + gap, len(rows[0]) * (width + gap) + gap, 3), 235, np.uint8
+    )
+    for r, row in enumerate(rows):
+        for c, picture in enumerate(row):
+            top, left = gap + r * (height + gap), gap + c * (width + gap)
+            sheet[top : top + height, left : left + width] = picture
+    write_atomic(path, lambda part: Image.fromarray(sheet).save(part))
+
+
+def curves(history: Sequence[dict[str, float]], path: Path | str) -> None:
+    """Loss, and validation F1 with precision and recall, over the epochs, as a PNG."""
+    import matplotlib
+
+    matplotlib.use("Agg")
+    from matplotlib import pyplot as plt
+
+    epochs = [row["epoch"] for row in history]
+    figure, (left, right) = plt.subplots(1, 2, figsize=(10, 3.6), constrained_layout=True)
+    for name, label in (("loss_total", "total"), ("loss_focal", "focal"), ("loss_dice", "Dice")):
+        left.plot(epochs, [row[name] for row in history], marker=".", label=label)
+    left.set(title="training loss", xlabel="epoch", yscale="log")
+    for name in ("f1", "precision", "recall"):
+        right.plot(epochs, [100 * row[name] for row in history], marker=".", label=name)
+    best = max(history, key=lambda row: row["f1"])
+    right.set(
+        title=f"validation, best F1 {100 * best['f1']:.2f} in epoch {best['epoch']:.0f}",
+        xlabel="epoch",
+        ylabel="%",
+        ylim=(0, 100),
+    )
+    for axis in (left, right):
+        axis.grid(alpha=0.3)
+        axis.legend()
+    write_atomic(path, lambda part: figure.savefig(part, dpi=110))
+    plt.close(figure)
