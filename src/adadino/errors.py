@@ -26,6 +26,10 @@ class DataError(AdaDINOError):
     """A dataset folder or archive that is incomplete, inconsistent or unreadable."""
 
 
+class WriteError(AdaDINOError):
+    """A file that cannot be written: the disk is full, or the folder is closed to us."""
+
+
 class TrainingError(AdaDINOError):
     """A training run that cannot start or go on."""
 

@@ -1,7 +1,8 @@
 """A split to scores: one confusion matrix over all its pixels, and the protocols of App. B.
 
-Every score comes with its protocol, the number of tiles, and a fingerprint of the data: the same model
-scored on whole images or tiles, at another batch size, or on a re-encoded copy gives other figures.
+Every score comes with its protocol, the number of tiles, and a fingerprint of the data: the same
+model scored on whole images or tiles, at another batch size, or on a re-encoded copy gives other
+figures.
 """
 
 from __future__ import annotations
@@ -42,8 +43,8 @@ class Protocol:
     def __post_init__(self) -> None:
         if self.batch < 1:
             raise ConfigError(f"batch is {self.batch}, must be at least 1.")
-        if not 0 < self.threshold < 1:
-            raise ConfigError(f"threshold is {self.threshold}, must lie between 0 and 1.")
+        if not 0 <= self.threshold < 1:
+            raise ConfigError(f"threshold is {self.threshold}, must be at least 0 and below 1.")
 
 
 class Row(NamedTuple):
@@ -133,12 +134,11 @@ def evaluate(
         if progress is not None:
             progress(min(start + protocol.batch, len(order)), len(order), "")
     table = torch.stack(counts).cpu()
-    sizes = {tuple(dataset[i][2].shape) for i in (0, len(dataset) - 1)}
     return Evaluation(
         confusion=Confusion.from_counts(table.sum(0)),
         protocol=protocol,
         tiles=len(dataset),
-        tile=", ".join(f"{h} x {w}" for h, w in sorted(sizes)),
+        tile=", ".join(f"{h} x {w}" for h, w in sorted(set(dataset.sizes))),
         fingerprint=fingerprint(dataset.pairs),
         rows=[
             Row(dataset.names[i], Confusion.from_counts(c))

@@ -6,9 +6,10 @@ import os
 import secrets
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from multiprocessing.util import register_after_fork
 from pathlib import Path
 
-from adadino.errors import AdaDINOError
+from adadino.errors import AdaDINOError, WriteError
 
 
 @contextmanager
@@ -32,14 +33,14 @@ def atomic(path: Path | str) -> Iterator[Path]:
         # O_EXCL and not mkstemp: the file keeps the permissions the user's umask gives.
         os.close(os.open(part, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o666))
     except OSError as error:
-        raise AdaDINOError(f"cannot write {path}: {error.strerror}.") from error
+        raise WriteError(f"cannot write {path}: {error.strerror}.") from error
     try:
         yield part
         with part.open("rb") as written:
             os.fsync(written.fileno())
         part.replace(path)
     except OSError as error:
-        raise AdaDINOError(f"cannot write {path}: {error.strerror or error}.") from error
+        raise WriteError(f"cannot write {path}: {error.strerror or error}.") from error
     finally:
         part.unlink(missing_ok=True)
 
@@ -68,7 +69,7 @@ def locked(folder: Path | str, what: str) -> Iterator[None]:
         folder.mkdir(parents=True, exist_ok=True)
         handle = (folder / ".lock").open("w")
     except OSError as error:
-        raise AdaDINOError(f"cannot write to {folder}: {error.strerror}.") from error
+        raise WriteError(f"cannot write to {folder}: {error.strerror}.") from error
     with handle:
         try:
             import fcntl
@@ -79,6 +80,9 @@ def locked(folder: Path | str, what: str) -> Iterator[None]:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:
             raise AdaDINOError(
-                f"another process holds the {what} in {folder}; wait for it, or choose another folder."
+                f"another process holds the {what} in {folder}; wait for it, or choose another "
+                "folder."
             ) from error
+        # A forked reading process would inherit the lock and outlive its killed parent.
+        register_after_fork(handle, lambda inherited: inherited.close())
         yield

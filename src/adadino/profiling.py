@@ -11,6 +11,7 @@ tensors, so a ViT-L is counted in seconds and without memory; a test holds it eq
 from __future__ import annotations
 
 import math
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -81,3 +82,33 @@ def gflops(config: Config, *, k: int | None = None, size: int = 256) -> float:
         model = AdaDINO(config).eval()
         image = torch.empty(1, 3, size, size)
         return count_flops(lambda: model(image, image, k=k)) / 1e9
+
+
+@torch.inference_mode()
+def throughput(
+    model: AdaDINO, *, batch: int = 16, size: int = 256, warmup: int = 5, measured: int = 20
+) -> float:
+    """Pairs per second of the model as it is, on its own device: the protocol of Table 3.
+
+    Args:
+        model: The model, on the device and in the precision to measure.
+        batch: Pairs per batch.
+        size: Side of the square input in pixels.
+        warmup: Batches before the clock starts.
+        measured: Batches that are timed; policy and gather included, data already on the device.
+    """
+    model.eval()
+    device = model.normalize.mean.device
+    before, after = (torch.rand(batch, 3, size, size, device=device) for _ in range(2))
+    for index in range(warmup + measured):
+        if index == warmup:
+            _wait(device)
+            began = time.perf_counter()
+        model(before, after)
+    _wait(device)
+    return measured * batch / (time.perf_counter() - began)
+
+
+def _wait(device: torch.device) -> None:
+    if device.type == "cuda":
+        torch.cuda.synchronize(device)

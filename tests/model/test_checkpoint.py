@@ -117,19 +117,23 @@ def expected_keys(config: Config) -> set[str]:
 def backbone(small, tmp_path) -> Path:
     """A file of backbone weights in our own layout, whose name says the normalisation."""
     path = tmp_path / "small-lvd1689m.safetensors"
-    save_file(randomise(Backbone(small.backbone), 0.1).state_dict(), path)
+    save_file(randomise(Backbone(small.backbone), 0.3).state_dict(), path)
     return path
 
 
 @pytest.fixture
 def model(small, backbone) -> AdaDINO:
-    """A model on that backbone with nothing trained left at its initial value."""
+    """A model on that backbone with nothing trained left at its initial value.
+
+    Its predictions depend on everything: the pair, the normalisation, every tensor.
+    """
     model = build(small, backbone)
     generator = torch.Generator().manual_seed(2)
     with torch.no_grad():
         for name, tensor in model.state_dict().items():
             if not name.startswith("encoder.backbone.") and tensor.is_floating_point():
-                tensor.copy_(torch.rand(tensor.shape, generator=generator) * 0.2 + 0.1)
+                lowest = 0.5 if name.endswith("running_var") else -0.5
+                tensor.copy_(torch.rand(tensor.shape, generator=generator) + lowest)
     return model.eval()
 
 
@@ -216,6 +220,7 @@ def test_building_on_weights_takes_their_normalisation(small, backbone):
 
 def test_a_round_trip_changes_no_bit(model, saved, backbone):
     expected = predictions(model)
+    assert not np.array_equal(expected, model.predict(image(2), image(1)))  # not a constant
     found = adadino.load(saved, backbone=backbone)
     assert np.array_equal(predictions(found), expected)
     assert not found.training
@@ -259,6 +264,7 @@ def test_a_value_half_precision_cannot_hold_is_not_saved(model, tmp_path):
 def test_the_normalisation_of_training_outlives_the_backbones_name(model, saved, backbone):
     """A copy under a name that says nothing, or something else, must not change the input."""
     expected = predictions(model)
+    assert model.config.backbone.mean == LVD_MEAN
     for name in ("weights.safetensors", "small-sat493m.safetensors"):
         backbone = backbone.rename(backbone.with_name(name))
         with warnings.catch_warnings():
@@ -404,14 +410,22 @@ def test_a_preset_is_not_a_trained_model():
 def test_a_failed_save_leaves_the_old_checkpoint_as_it_was(model, saved, monkeypatch):
     old = {path.name: path.read_bytes() for path in saved.iterdir()}
 
-    def fail(tensors, path, metadata):
-        Path(path).write_bytes(b"half of it")
+    def fill_the_disk(path, data):
+        with path.open("wb") as file:
+            file.write(data[: len(data) // 2])
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("safetensors.torch.save_file", fail)
+    monkeypatch.setattr(Path, "write_bytes", fill_the_disk)
     with torch.no_grad():
         model.encoder.cgla["2"].eta.fill_(9)
     model.config = with_bscs(model.config, k=5)  # both files would change
     with pytest.raises(AdaDINOError, match=r"model\.safetensors: No space left on device"):
         save(model, saved)
     assert {path.name: path.read_bytes() for path in saved.iterdir()} == old
+
+
+def test_a_checkpoint_is_as_readable_as_any_other_file(model, saved):
+    reference = saved / "reference"
+    reference.touch()
+    for name in ("config.json", "model.safetensors"):
+        assert (saved / name).stat().st_mode == reference.stat().st_mode

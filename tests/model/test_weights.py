@@ -247,6 +247,76 @@ def test_wrong_weights_are_refused_by_name(tmp_path, spoil):
         read_backbone(write_folder(tmp_path / "w", state), PLAIN)
 
 
+def _no_class_token(state):
+    del state["cls_token"]
+    return "cls_token is missing.*; download them again"
+
+
+def _scalar(state):
+    state["blocks.0.mlp.fc1.weight"] = torch.zeros(())
+    return r"ffn\.up\.weight is \(\)"
+
+
+def _half_a_bias(state):
+    for name in ("q_bias", "v_bias"):
+        del state[f"blocks.0.attn.{name}"]
+    state["storage_tokens"] = state.pop("reg_token")
+    for block in (0, 1):
+        for i in "12":
+            state[f"blocks.{block}.ls{i}.gamma"] = state.pop(f"blocks.{block}.gamma_{i}")
+    for name in ("q_bias", "v_bias"):
+        del state[f"blocks.1.attn.{name}"]
+    state["blocks.0.attn.qkv.bias"] = torch.zeros(64)
+    return r"blocks\.0\.attn\.qkv\.bias is \(64,\), not three equal parts"
+
+
+@pytest.mark.parametrize("spoil", [_no_class_token, _scalar, _half_a_bias])
+def test_tensors_of_odd_shape_are_an_error_of_ours(tmp_path, spoil):
+    state = timm(randomise(Backbone(PLAIN)))
+    message = spoil(state)
+    with pytest.raises(WeightsError, match=message):
+        read_backbone(write_folder(tmp_path / "w", state), PLAIN)
+
+
+def test_a_projection_of_another_shape_is_refused(tmp_path):
+    state = hf(randomise(Backbone(PLAIN)))
+    state["layer.0.attention.k_proj.weight"] = torch.zeros(7, 5)
+    with pytest.raises(WeightsError, match=r"equal shape beside blocks\.0\.attn\.q\.weight"):
+        read_backbone(write_folder(tmp_path / "w", state), PLAIN)
+
+
+@pytest.mark.parametrize("shards", [{}, [], None, {"a": "../x"}, {"a": 3}, {"a": "/etc/passwd"}])
+def test_a_hostile_index_is_refused(tmp_path, shards):
+    (tmp_path / "model.safetensors.index.json").write_text(json.dumps({"weight_map": shards}))
+    with pytest.raises(WeightsError, match=r"names no weight files|no weights file|cannot read"):
+        read_backbone(tmp_path, PLAIN)
+
+
+def test_a_state_dict_must_be_plain_tensors_by_name(tmp_path):
+    for number, state in enumerate(
+        (
+            {1: torch.zeros(1)},
+            {"cls_token": torch.eye(2).to_sparse()},
+            {"cls_token": torch.empty(2, device="meta")},
+            [torch.zeros(1)],
+        )
+    ):
+        path = tmp_path / f"{number}.pth"
+        torch.save(state, path)
+        with pytest.raises(WeightsError, match=rf"{number}\.pth"):
+            read_backbone(path, PLAIN)
+
+
+@pytest.mark.parametrize(
+    "said", [{"mean": [0.5] * 2}, {"mean": "grey"}, {"std": [0, 1, 1]}, {"mean": [1e999, 0, 0]}]
+)
+def test_a_normalisation_that_is_no_three_numbers_is_refused(tmp_path, said):
+    beside = {"config": {"pretrained_cfg": {"mean": [0.5] * 3, "std": [0.5] * 3} | said}}
+    source = write_folder(tmp_path / "w", timm(randomise(Backbone(PLAIN))), **beside)
+    with pytest.raises(WeightsError, match="not three numbers each"):
+        read_backbone(source, PLAIN)
+
+
 def test_weights_of_another_preset_name_it(tmp_path):
     from adadino.config import preset
 

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import sys
+import warnings
 from collections.abc import Callable
 from importlib import import_module
-from typing import Any
+from typing import Any, TextIO
 
 import typer
 
 from adadino import __version__
-from adadino.errors import AdaDINOError
+from adadino.errors import AdaDINOError, AdaDINOWarning
 
 app = typer.Typer(
     name="adadino",
@@ -38,7 +39,7 @@ def _root(
 
 
 def _register() -> None:
-    for verb in ("demo", "info", "prepare", "train", "evaluate"):
+    for verb in ("demo", "info", "prepare", "train", "evaluate", "reproduce"):
         module = import_module(f"adadino.cli.{verb}")
         command: Callable[..., Any] = module.command
         app.command(verb, context_settings=getattr(module, "CONTEXT", None))(command)
@@ -47,15 +48,39 @@ def _register() -> None:
 _register()
 
 
+_show_other = warnings.showwarning
+
+
+def _show_warning(
+    message: Warning | str,
+    category: type[Warning],
+    filename: str,
+    lineno: int,
+    file: TextIO | None = None,
+    line: str | None = None,
+) -> None:
+    """Our own warnings in one line, like our errors; others as Python shows them."""
+    if issubclass(category, AdaDINOWarning):
+        typer.echo(f"adadino: warning: {message}", err=True)
+    else:
+        _show_other(message, category, filename, lineno, file, line)
+
+
 def main() -> None:
     """Entry point of the `adadino` command."""
+    warnings.showwarning = _show_warning
     try:
         app()
     except AdaDINOError as error:
         typer.echo(f"adadino: {error}", err=True)
         sys.exit(1)
-    except KeyboardInterrupt:
-        typer.echo("adadino: interrupted; nothing was left half-written.", err=True)
+    except (KeyboardInterrupt, SystemExit) as end:
+        # typer turns Ctrl-C inside a verb into a silent exit with 130.
+        if isinstance(end, SystemExit) and end.code != 130:
+            raise
+        typer.echo(
+            "adadino: interrupted; nothing is half-written, the same command goes on.", err=True
+        )
         sys.exit(130)
 
 

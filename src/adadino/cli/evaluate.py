@@ -45,12 +45,14 @@ def command(
 
     where = choose_device(device)
     network = load(model, backbone=backbone, device=where)
-    dataset = PairFolder(data, None if split in (None, "none", "") else split, tile=tile)
+    split = None if split in ("none", "") else split
+    dataset = PairFolder(data, split, tile=tile)
     default = Protocol(batch=batch, k=k, threshold=threshold)
     cases = [("default", default)] if protocol == "default" else PROTOCOLS[protocol]
     results: list[dict[str, Any]] = []
     for name, case in cases:
-        case = dataclasses.replace(case, k=k, threshold=threshold)
+        size = case.batch if protocol == "batch-size" else batch
+        case = dataclasses.replace(case, batch=size, k=k, threshold=threshold)
         with progress(name, quiet=quiet or json) as report:
             scores = evaluate(network, dataset, case, device=where, progress=report)
         results.append({"name": name, **scores.as_dict()})

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -32,7 +33,6 @@ def command(
 ) -> None:
     """Cut a dataset into tiles, check the counts, write a manifest; run again to resume."""
     from adadino.data.prepare import prepare
-    from adadino.schema import to_dict
 
     with progress(f"preparing {name}", quiet=quiet or json) as report:
         manifest = prepare(
@@ -47,7 +47,7 @@ def command(
             progress=report,
         )
     if json:
-        print_json(to_dict(manifest))
+        print_json(dataclasses.asdict(manifest))
         return
     rows = [
         (split, s.pairs, f"{100 * s.changed:.2f} %", s.fingerprint)
@@ -56,4 +56,5 @@ def command(
     print_table(f"{name} in {dest}", ("split", "tiles", "changed", "fingerprint"), rows)
     for note in manifest.notes:
         typer.echo(note)
-    typer.echo(f"next: adadino train --config configs/{name}.yaml --data {dest}")
+    recipe = "--preset vitl16" if name == "folder" else f"--config configs/{name}.yaml"
+    typer.echo(f"next: adadino train {recipe} --data {dest}")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Annotated
 
@@ -15,7 +16,7 @@ CONTEXT = {"allow_extra_args": True, "ignore_unknown_options": True}
 def command(
     context: typer.Context,
     config: Annotated[
-        Path | None, typer.Option(help="The run's YAML, e.g. configs/sysu.yaml.")
+        Path | None, typer.Option(help="The run's YAML, e.g. configs/sysu-cd.yaml.")
     ] = None,
     output: Annotated[Path | None, typer.Option("-o", "--output", help="The run's folder.")] = None,
     data: Annotated[Path | None, typer.Option(help="The prepared dataset (data.root).")] = None,
@@ -29,6 +30,10 @@ def command(
 
     Every setting can be overridden by its path: --model.bscs.k 6 --train.epochs 50.
     """
+    # Before torch is loaded: its C++ side warns of DDP settings that are meant as they are.
+    os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "ERROR")
+    from pytorch_lightning.utilities.rank_zero import rank_zero_only
+
     from adadino.training.config import load_run
     from adadino.training.run import train
 
@@ -38,6 +43,8 @@ def command(
     if data is not None:
         overrides.append(f"data.root={data}")
     result = train(load_run(config, overrides), overwrite=overwrite, quiet=quiet or json)
+    if rank_zero_only.rank:  # one of several processes of a run speaks for all
+        return
     best = result.best_f1
     if json:
         print_json(

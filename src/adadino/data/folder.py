@@ -144,6 +144,8 @@ class PairFolder(Dataset[tuple[Tensor, Tensor, Tensor, int]]):
         self.pairs = find_pairs(root, split)
         self.tile = tile
         self.names: list[str] = []
+        self.sizes: list[tuple[int, int]] = []
+        """Height and width of every item."""
         self._tiles: list[_Tile] = []
         for index, pair in enumerate(self.pairs):
             self._add_tiles(index, pair)
@@ -172,6 +174,7 @@ class PairFolder(Dataset[tuple[Tensor, Tensor, Tensor, int]]):
         tile = self.tile
         if tile is None:
             self.names.append(pair.name)
+            self.sizes.append((height, width))
             self._tiles.append(_Tile(index, 0, 0))
             return
         if height % tile or width % tile:
@@ -183,6 +186,7 @@ class PairFolder(Dataset[tuple[Tensor, Tensor, Tensor, int]]):
         for row in range(grid[0]):
             for column in range(grid[1]):
                 self.names.append(tile_name(pair.name, row, column, grid))
+                self.sizes.append((tile, tile))
                 self._tiles.append(_Tile(index, row * tile, column * tile))
 
 

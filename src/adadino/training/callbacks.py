@@ -15,13 +15,12 @@ import torch
 from pytorch_lightning.plugins.io import TorchCheckpointIO
 
 from adadino.data.folder import PairFolder
-from adadino.errors import AdaDINOError
+from adadino.errors import TrainingError
 from adadino.files import write_atomic
 from adadino.model import checkpoint as checkpoints
 from adadino.training import pictures
+from adadino.training.folder import BEST, CURVES, HISTORY, LAST, PICTURES
 from adadino.training.task import ChangeTask, to_float
-
-LAST = "last.ckpt"
 
 
 class AtomicCheckpointIO(TorchCheckpointIO):
@@ -31,13 +30,27 @@ class AtomicCheckpointIO(TorchCheckpointIO):
         self, checkpoint: dict[str, Any], path: Any, storage_options: Any | None = None
     ) -> None:
         """Write beside, then rename."""
-        write_atomic(path, lambda part: torch.save(checkpoint, part))
+
+        def write(part: Path) -> None:
+            try:
+                torch.save(checkpoint, part)
+            except RuntimeError as error:
+                # torch's own writer reports a full disk as an enforcement failure.
+                raise OSError(f"the checkpoint could not be written ({error})") from error
+
+        write_atomic(path, write)
 
     def load_checkpoint(
         self, path: Any, map_location: Any | None = None, weights_only: bool | None = None
     ) -> dict[str, Any]:
         """Tensors and plain values only."""
-        state: dict[str, Any] = torch.load(path, map_location="cpu", weights_only=True)
+        try:
+            state: dict[str, Any] = torch.load(path, map_location="cpu", weights_only=True)
+        except Exception as error:  # whatever zip, pickle and torch think of a damaged file
+            raise TrainingError(
+                f"cannot read {path}: {type(error).__name__}. Restore it, or start the run anew "
+                "with --overwrite."
+            ) from error
         return state
 
 
@@ -60,12 +73,11 @@ class Keeper(pl.Callback):
                 extra = {"epoch": row["epoch"], "validation": {k: row[k] for k in ("f1", "iou")}}
                 # A backbone that no file holds would be lost with the process.
                 unnamed = task.model.config.backbone.weights is None
-                best = self.folder / "best"
-                checkpoints.save(task.model, best, with_backbone=unnamed, extra=extra)
-            write_atomic(self.folder / "history.csv", as_csv(task.history))
-            pictures.curves(task.history, self.folder / "curves.png")
+                checkpoints.save(task.model, self.folder / BEST, with_backbone=unnamed, extra=extra)
+            write_atomic(self.folder / HISTORY, as_csv(task.history))
+            pictures.curves(task.history, self.folder / CURVES)
             name = f"epoch-{int(row['epoch']):03d}.png"
-            self.picture(task, self.folder / "pictures" / name)
+            self.picture(task, self.folder / PICTURES / name)
         trainer.save_checkpoint(self.folder / LAST)
 
     @torch.no_grad()
@@ -91,11 +103,15 @@ class Keeper(pl.Callback):
 
 
 class Reporter(pl.Callback):
-    """One plain line for each epoch on standard error, where no progress bar is drawn."""
+    """One plain line for each epoch on standard error; on a terminal the bar moves below them."""
 
     def __init__(self) -> None:
         self.started = time.monotonic()
         self.epochs = 0
+
+    def on_train_start(self, trainer: pl.Trainer, task: pl.LightningModule) -> None:
+        """Start the clock: what came before does not repeat."""
+        self.started = time.monotonic()
 
     def on_train_epoch_end(self, trainer: pl.Trainer, task: pl.LightningModule) -> None:
         """Report loss, F1, pace and the time that is left."""
@@ -120,8 +136,6 @@ def choose_examples(dataset: PairFolder, count: int) -> list[int]:
     spread = np.unique(np.linspace(0, len(dataset) - 1, 4 * count).astype(int)).tolist()
     changed = [index for index in spread if bool(dataset[index][2].any())]
     chosen = (changed + [index for index in spread if index not in changed])[:count]
-    if not chosen:
-        raise AdaDINOError("the validation split is empty.")
     return sorted(chosen)
 
 

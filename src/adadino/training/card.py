@@ -1,4 +1,4 @@
-"""The model card of a run: what it is, what it was trained on, how it scored. Measured figures only."""
+"""The model card of a run: what it is, what it was trained on, and how it scored, as measured."""
 
 from __future__ import annotations
 
@@ -24,12 +24,14 @@ def model_card(
     )
     versions = ", ".join(f"{k} {v}" for k, v in environment["versions"].items())
     weights = backbone.weights or ("trained with the model" if backbone.trainable else "random")
+    names = ("f1", "iou", "precision", "recall", "oa", "kappa")
+    scores = " | ".join(f"{100 * best[name]:.2f}" for name in names)
     return f"""# AdaDINO on {backbone.name}
 
 Finds what changed between two co-registered images of one place: a probability for each pixel.
 
-- Backbone: {backbone.name}, weights: {weights} (`{backbone.fingerprint}`). DINOv3 weights keep their \
-own licence.
+- Backbone: {backbone.name}, weights: {weights} (`{backbone.fingerprint}`). \
+DINOv3 weights keep their own licence.
 - Trained parameters: {trained:,}.
 - FFN chunks executed: {model.config.bscs.k} of {model.config.bscs.chunks} \
 (selection {model.config.bscs.selection}).
@@ -38,12 +40,13 @@ update, precision {config.train.precision}, seed {config.train.seed}.
 
 ## Scores
 
-Validation split, one confusion matrix over all pixels, batches of {config.train.batch}, threshold 0.5, \
-epoch {best["epoch"]:.0f} of {len(history)} (the best of them, chosen on this very split).
+Validation split, one confusion matrix over all pixels, batches of {config.train.batch}, \
+threshold 0.5, epoch {best["epoch"]:.0f} of {len(history)} (the best of them, chosen on this very \
+split).
 
 | F1 | IoU | precision | recall | OA | kappa |
 |---|---|---|---|---|---|
-| {" | ".join(f"{100 * best[k]:.2f}" for k in ("f1", "iou", "precision", "recall", "oa", "kappa"))} |
+| {scores} |
 
 ## Data
 
@@ -55,6 +58,6 @@ epoch {best["epoch"]:.0f} of {len(history)} (the best of them, chosen on this ve
 
 ## Limits
 
-It finds the kinds of change it was shown, at the resolution it was shown. Other sensors, seasons and
-places need their own check before anyone acts on a map.
+It finds the kinds of change it was shown, at the resolution it was shown. Other sensors, seasons
+and places need their own check before anyone acts on a map.
 """

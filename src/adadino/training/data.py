@@ -1,22 +1,25 @@
 """Batches for training and validation: every order follows from the seed and the epoch alone.
 
-That is what makes a resumed run equal an uninterrupted one: no state of a random generator has to be
-carried over, because there is none.
+That is what makes a resumed run equal an uninterrupted one: no state of a random generator has to
+be carried over, because there is none.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from typing import Any, cast
 
+import pytorch_lightning as pl
 import torch
 from torch import Tensor
 from torch.utils.data import DataLoader, Sampler
 
 from adadino.data.folder import PairFolder
 from adadino.errors import TrainingError
-from adadino.training.config import DataConfig
+from adadino.training.config import RunConfig
 
 Batch = tuple[Tensor, Tensor, Tensor, Tensor]
+Loader = DataLoader[tuple[Tensor, Tensor, Tensor, int]]
 
 
 class EpochSampler(Sampler[int]):
@@ -28,7 +31,7 @@ class EpochSampler(Sampler[int]):
         self.epoch = 0
 
     def set_epoch(self, epoch: int) -> None:
-        """Lightning calls this before each epoch, also after a resume."""
+        """Lightning calls this before each epoch."""
         self.epoch = epoch
 
     def __iter__(self) -> Iterator[int]:
@@ -53,34 +56,54 @@ class ShareSampler(Sampler[int]):
         return len(self.indices)
 
 
-def train_loader(
-    dataset: PairFolder, config: DataConfig, *, batch: int, seed: int, rank: int, world: int
-) -> DataLoader[tuple[Tensor, Tensor, Tensor, int]]:
-    """Shuffled whole batches."""
-    sampler = EpochSampler(len(dataset), batch=batch, seed=seed, rank=rank, world=world)
-    if not len(sampler):
-        raise TrainingError(
-            f"{config.root}: {len(dataset)} training tiles do not fill one batch of {batch} on "
-            f"{world} device(s); lower train.batch."
+class PairData(pl.LightningDataModule):
+    """The loaders of a run, for whichever rank asks."""
+
+    def __init__(self, sets: Mapping[str, PairFolder], config: RunConfig) -> None:
+        super().__init__()
+        self.sets, self.config = sets, config
+
+    def train_dataloader(self) -> Loader:
+        """Shuffled whole batches."""
+        trainer, settings, dataset = self.trainer, self.config.train, self.sets["train"]
+        assert trainer is not None
+        sampler = EpochSampler(
+            len(dataset),
+            batch=settings.batch,
+            seed=settings.seed,
+            rank=trainer.global_rank,
+            world=trainer.world_size,
         )
-    return _loader(dataset, sampler, config, batch)
+        if not len(sampler):
+            raise TrainingError(
+                f"{self.config.data.root}: {len(dataset)} training tiles do not fill one batch of "
+                f"{settings.batch} on {trainer.world_size} device(s); lower train.batch."
+            )
+        # In a resumed run Lightning starts the reading processes before it calls set_epoch, and
+        # before its own count of epochs is right; the checkpoint's history is.
+        sampler.set_epoch(len(cast(Any, trainer.lightning_module).history))
+        return self.loader(dataset, sampler)
 
+    def val_dataloader(self) -> Loader:
+        """Every pair once, in order."""
+        trainer, dataset = self.trainer, self.sets["val"]
+        assert trainer is not None
+        if len(dataset) < trainer.world_size:
+            raise TrainingError(
+                f"{self.config.data.root}: {len(dataset)} validation tile(s) for "
+                f"{trainer.world_size} devices; lower train.devices."
+            )
+        rank, world = trainer.global_rank, trainer.world_size
+        return self.loader(dataset, ShareSampler(len(dataset), rank=rank, world=world))
 
-def val_loader(
-    dataset: PairFolder, config: DataConfig, *, batch: int, rank: int, world: int
-) -> DataLoader[tuple[Tensor, Tensor, Tensor, int]]:
-    """Every pair once, in order."""
-    return _loader(dataset, ShareSampler(len(dataset), rank=rank, world=world), config, batch)
-
-
-def _loader(
-    dataset: PairFolder, sampler: Sampler[int], config: DataConfig, batch: int
-) -> DataLoader[tuple[Tensor, Tensor, Tensor, int]]:
-    return DataLoader(
-        dataset,
-        batch_size=batch,
-        sampler=sampler,
-        num_workers=config.workers,
-        persistent_workers=config.workers > 0,
-        pin_memory=torch.cuda.is_available(),
-    )
+    def loader(self, dataset: PairFolder, sampler: Sampler[int]) -> Loader:
+        """Batches in the order of a sampler."""
+        workers = self.config.data.workers
+        return DataLoader(
+            dataset,
+            batch_size=self.config.train.batch,
+            sampler=sampler,
+            num_workers=workers,
+            persistent_workers=workers > 0,
+            pin_memory=torch.cuda.is_available(),
+        )

@@ -2,38 +2,42 @@
 
     config.yaml  environment.json  history.csv  curves.png  pictures/  last.ckpt  best/  card.md
 
-`best/` holds the trained tensors of the epoch with the highest validation F1, `last.ckpt` all that is
-needed to go on. The test split is never looked at.
+`best/` holds the trained tensors of the epoch with the highest validation F1, `last.ckpt` all that
+is needed to go on. The test split is never looked at.
 """
 
 from __future__ import annotations
 
+import contextlib
 import json
 import logging
-import platform
+import signal
 import sys
 import warnings
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytorch_lightning as pl
 import torch
 
-import adadino
-from adadino import schema
-from adadino.data.folder import PairFolder, fingerprint
-from adadino.errors import BackboneWarning, ConfigError, TrainingError
+from adadino.data.folder import PairFolder
+from adadino.errors import (
+    AdaDINOError,
+    BackboneWarning,
+    ConfigError,
+    TrainingError,
+    WriteError,
+)
 from adadino.files import locked, write_atomic
+from adadino.model.adadino import AdaDINO
 from adadino.model.checkpoint import build
-from adadino.training.callbacks import LAST, AtomicCheckpointIO, Keeper, Reporter
+from adadino.training.callbacks import AtomicCheckpointIO, Keeper, Reporter
 from adadino.training.card import model_card
 from adadino.training.config import RunConfig
-from adadino.training.data import train_loader, val_loader
+from adadino.training.data import PairData
+from adadino.training.folder import CARD, ENVIRONMENT, LAST, checkpoint_of, describe, open_run
+from adadino.training.speed import ready
 from adadino.training.task import ChangeTask
-
-# What may differ between the start of a run and its continuation: where and how, not what.
-_FREE = {"train": ("devices", "nodes", "wandb"), "data": ("workers", "cache", "root")}
 
 
 class RunResult(NamedTuple):
@@ -58,119 +62,130 @@ def train(config: RunConfig, *, overwrite: bool = False, quiet: bool = False) ->
         TrainingError: The folder holds another run, memory or disk ran out, or the loss became NaN.
     """
     folder = Path(config.output)
-    with locked(folder, "training run"):
-        resume = _prepare_folder(folder, config, overwrite=overwrite)
-        pl.seed_everything(config.train.seed, verbose=False)  # the initial weights
-        model = build(config.model)
-        if model.config.backbone.fingerprint is None and not model.config.backbone.trainable:
-            warnings.warn(
-                "the frozen backbone is random: set model.backbone.weights to DINOv3 weights "
-                "(README, 'Weights'). What is learned on it says nothing about the method.",
-                BackboneWarning,
-                stacklevel=2,
-            )
-        sets = {
-            split: PairFolder(
-                config.data.root, split, tile=config.data.tile, cache=config.data.cache
-            )
-            for split in ("train", "val")
-        }
-        _check_tiles(sets["train"], config)
-        _describe(folder, config, sets)
-        task = ChangeTask(_ready(model, config), config)
-        _fit(task, sets, folder, resume=resume, quiet=quiet)
-        _finish(folder, task, config)
-        return RunResult(folder, len(task.history), task.best_f1, resume is not None, task.history)
+    sets = _open_sets(config)
+    trainer = _trainer(config, sets["val"], folder, quiet=quiet)
+    # Lightning starts this very command again for every further device; one of them keeps house.
+    first = trainer.is_global_zero
+    with locked(folder, "training run") if first else contextlib.nullcontext():
+        if first:
+            resume = open_run(folder, config, overwrite=overwrite)
+            describe(folder, sets)
+        else:
+            resume = None if overwrite else checkpoint_of(folder)
+        task = ChangeTask(_make_model(config, warn=first), config)
+        _fit(trainer, task, sets, folder, resume=resume)
+        if first:
+            environment = json.loads((folder / ENVIRONMENT).read_text(encoding="utf-8"))
+            card = model_card(task.model, task.history, environment, config)
+            write_atomic(folder / CARD, card)
+    return RunResult(folder, len(task.history), task.best_f1, resume is not None, task.history)
 
 
-def _prepare_folder(folder: Path, config: RunConfig, *, overwrite: bool) -> Path | None:
-    """Return the checkpoint to go on from, or None for a new run."""
-    saved, last = folder / "config.yaml", folder / LAST
-    if saved.exists() and not overwrite:
-        before, now = _comparable(schema.read_yaml(saved)), _comparable(schema.to_dict(config))
-        if before != now:
-            name = _first_difference(before, now)
-            raise TrainingError(
-                f"{folder} holds a run with another {name}; give another output, or --overwrite."
-            )
-        return last if last.exists() else None
-    if overwrite:
-        last.unlink(missing_ok=True)
-    write_atomic(saved, schema.write_yaml(config))
-    return None
-
-
-def _comparable(settings: dict[str, Any]) -> dict[str, Any]:
-    settings = json.loads(json.dumps(settings))
-    settings.pop("output", None)
-    for group, names in _FREE.items():
-        for name in names:
-            settings.get(group, {}).pop(name, None)
-    return settings
-
-
-def _first_difference(a: Any, b: Any, path: str = "") -> str:
-    if isinstance(a, dict) and isinstance(b, dict):
-        for key in sorted({*a, *b}):
-            if a.get(key) != b.get(key):
-                return _first_difference(a.get(key), b.get(key), f"{path}.{key}" if path else key)
-    return f"{path} ({a!r}, not {b!r})"
-
-
-def _check_tiles(dataset: PairFolder, config: RunConfig) -> None:
-    height, width = dataset[0][2].shape
-    stride = config.model.stride
-    if height % stride or width % stride:
+def _open_sets(config: RunConfig) -> dict[str, PairFolder]:
+    """Training and validation pairs, each of one size: a batch is one tensor."""
+    data, size, stride = config.data, config.augment.size, config.model.stride
+    if not data.root:
+        raise ConfigError("data.root is not set; name the prepared dataset with --data DIR.")
+    if size % stride:
         raise ConfigError(
-            f"training tiles of {height} x {width} are no multiple of {stride} pixels (one token); "
-            "set data.tile."
+            f"augment.size is {size}, must be a multiple of {stride} pixels (one token)."
         )
+    sets = {
+        split: PairFolder(data.root, split, tile=data.tile, cache=data.cache)
+        for split in ("train", "val")
+    }
+    for split, pairs in sets.items():
+        sizes = sorted(set(pairs.sizes))
+        if len(sizes) > 1:
+            raise ConfigError(
+                f"{data.root}/{split} holds images of {len(sizes)} sizes, from "
+                f"{sizes[0][0]} x {sizes[0][1]} to {sizes[-1][0]} x {sizes[-1][1]}; cut them with "
+                "`adadino prepare`, or set data.tile."
+            )
+    if max(sets["train"].sizes[0]) > size:
+        height, width = sets["train"].sizes[0]
+        raise ConfigError(
+            f"training images of {height} x {width} are larger than augment.size {size}; set "
+            f"data.tile={size}."
+        )
+    return sets
 
 
-def _ready(model: Any, config: RunConfig) -> Any:
-    """Precision and memory settings of the recipe."""
-    if config.train.precision == "bf16" and not config.model.backbone.trainable:
-        # Half the memory, and no cast of 300M weights in every step. They receive no gradient, so
-        # nothing is lost that float32 would have kept.
-        model.encoder.backbone.to(torch.bfloat16)
-    model.encoder.checkpointing = config.train.checkpointing
-    return model
+def _make_model(config: RunConfig, *, warn: bool) -> AdaDINO:
+    """The model with its initial weights, ready for the recipe's precision and memory."""
+    pl.seed_everything(config.train.seed, verbose=False)
+    model = build(config.model)
+    backbone = model.config.backbone
+    if warn and backbone.fingerprint is None and not backbone.trainable:
+        warnings.warn(
+            "the frozen backbone is random: set model.backbone.weights to DINOv3 weights "
+            "(README, 'Weights'). What is learned on it says nothing about the method.",
+            BackboneWarning,
+            stacklevel=3,
+        )
+    settings = config.train
+    return ready(
+        model,
+        precision=settings.precision,
+        compile=settings.compile,
+        checkpointing=settings.checkpointing,
+    )
 
 
 def _fit(
-    task: ChangeTask, sets: dict[str, PairFolder], folder: Path, *, resume: Path | None, quiet: bool
+    trainer: pl.Trainer,
+    task: ChangeTask,
+    sets: dict[str, PairFolder],
+    folder: Path,
+    *,
+    resume: Path | None,
 ) -> None:
-    config = task.config
-    settings = config.train
-    trainer = _trainer(task, sets["val"], folder, quiet=quiet)
-    place = {"rank": trainer.global_rank, "world": trainer.world_size}
-    loaders = (
-        train_loader(sets["train"], config.data, batch=settings.batch, seed=settings.seed, **place),
-        val_loader(sets["val"], config.data, batch=settings.batch, **place),
-    )
+    """Run Lightning's loop; whatever ends it early becomes one sentence."""
+    settings = task.config.train
+    safe = f"Finished epochs are safe in {folder / LAST}: the same command goes on from there."
     try:
-        trainer.fit(task, *loaders, ckpt_path=resume)
+        with warnings.catch_warnings():
+            # Hints about how to use Lightning are for us, not for who uses us.
+            warnings.filterwarnings("ignore", module="pytorch_lightning|lightning_fabric")
+            warnings.filterwarnings("ignore", "Grad strides do not match")  # DDP copies: correct
+            trainer.fit(task, datamodule=PairData(sets, task.config), ckpt_path=resume)
     except torch.OutOfMemoryError as error:
         raise TrainingError(
             f"out of GPU memory with train.batch={settings.batch}; halve it and double "
-            "train.accumulate, or set train.precision=bf16 or train.checkpointing=true. Finished "
-            f"epochs are safe in {folder}."
+            "train.accumulate, or set train.precision=bf16 or train.checkpointing=true, in a new "
+            "output folder."
         ) from error
+    except WriteError as error:
+        raise TrainingError(f"{error} Make room or choose another disk. {safe}") from error
     except OSError as error:
-        raise TrainingError(f"{error}. Finished epochs are safe in {folder / LAST}.") from error
-    if trainer.interrupted:
-        raise KeyboardInterrupt
+        raise TrainingError(f"{error}. {safe}") from error
+    except AdaDINOError as error:
+        # From a reading process an error arrives wrapped in that process's traceback.
+        name = f"adadino.errors.{type(error).__name__}: "
+        raise type(error)(str(error).strip().rpartition(name)[2]) from error
+    except RuntimeError as error:
+        if "DataLoader worker" not in str(error):
+            raise
+        raise TrainingError(
+            "a reading process died, probably for lack of (shared) memory; lower data.workers, 0 "
+            f"reads without one. {safe}"
+        ) from error
+    except SystemExit as error:
+        # Lightning's answer to Ctrl-C, after which it leaves the signal ignored.
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+        raise KeyboardInterrupt from error
 
 
-def _trainer(task: ChangeTask, validation: PairFolder, folder: Path, *, quiet: bool) -> pl.Trainer:
-    settings = task.config.train
+def _trainer(config: RunConfig, validation: PairFolder, folder: Path, *, quiet: bool) -> pl.Trainer:
+    settings = config.train
     terminal = sys.stderr.isatty() and not quiet
     callbacks: list[pl.Callback] = [Keeper(folder, validation)]
     if terminal:
-        callbacks.append(pl.callbacks.RichProgressBar())
-    elif not quiet:
+        callbacks.append(pl.callbacks.RichProgressBar(console_kwargs={"stderr": True}))
+    if not quiet:
         callbacks.append(Reporter())
-    logging.getLogger("pytorch_lightning").setLevel(logging.ERROR)
+    for name in ("pytorch_lightning", "lightning_fabric"):
+        logging.getLogger(name).setLevel(logging.ERROR)
     several = settings.devices * settings.nodes > 1
     return pl.Trainer(
         accelerator="gpu" if torch.cuda.is_available() else "cpu",
@@ -208,32 +223,3 @@ def _loggers(folder: Path, wandb: bool) -> Any:
         except ImportError as error:
             raise TrainingError("train.wandb needs `pip install wandb`.") from error
     return loggers or False
-
-
-def _describe(folder: Path, config: RunConfig, sets: dict[str, PairFolder]) -> None:
-    """Write down what a figure of this run depends on besides the configuration."""
-    cuda = torch.cuda.is_available()
-    data = {
-        split: {
-            "pairs": len(pairs.pairs),
-            "tiles": len(pairs),
-            "fingerprint": fingerprint(pairs.pairs),
-        }
-        for split, pairs in sets.items()
-    }
-    versions = {
-        "adadino": adadino.__version__,
-        "python": platform.python_version(),
-        "torch": torch.__version__,
-        "pytorch-lightning": version("pytorch-lightning"),
-        "device": torch.cuda.get_device_name() if cuda else platform.processor() or "CPU",
-    }
-    text = json.dumps({"versions": versions, "data": data}, indent=2)
-    write_atomic(folder / "environment.json", text + "\n")
-
-
-def _finish(folder: Path, task: ChangeTask, config: RunConfig) -> None:
-    if not task.trainer.is_global_zero:
-        return
-    environment = json.loads((folder / "environment.json").read_text())
-    write_atomic(folder / "card.md", model_card(task.model, task.history, environment, config))

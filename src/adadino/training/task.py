@@ -1,7 +1,7 @@
 """The Lightning task: augment on the device, forward, loss of App. A, one confusion matrix.
 
-Every draw of the augmentation comes from a generator seeded with (seed, epoch, step, rank), so a step
-is the same whether the run was interrupted before it or not.
+Every draw of the augmentation comes from a generator seeded with (seed, epoch, step, rank), so a
+step is the same whether the run was interrupted before it or not.
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ class ChangeTask(pl.LightningModule):
         super().__init__()
         self.model, self.config = model, config
         self.augment = Augment(config.augment)
-        # In a list, so that the compiled module is not a second set of parameters.
-        self.network = [torch.compile(model) if config.train.compile else model]
         self.losses: list[LossParts] = []
+        self.schedule: dict[str, float] = {}
+        """Where the schedules stood at the last step."""
         self.counts = torch.zeros(4, dtype=torch.int64)
         self.history: list[dict[str, float]] = []
         """One row for each finished epoch; travels in the checkpoint."""
@@ -48,29 +48,37 @@ class ChangeTask(pl.LightningModule):
         before, after, mask = self.augment(before, after, mask, generator)
         warming_up = self.current_epoch < settings.bscs_warmup
         k = self.model.config.bscs.chunks if warming_up else self.model.config.bscs.k
-        output = self.network[0](before, after, k=k)
-        epoch = self.current_epoch + index / self.steps_per_epoch
+        output = self.model(before, after, k=k)
+        weight = lambda_cgla(
+            self.current_epoch + index / max(1, int(self.trainer.num_training_batches)),
+            start=settings.lambda_start,
+            ramp=settings.lambda_ramp,
+            maximum=settings.lambda_max,
+        )
         parts = total_loss(
             output.logits,
             output.pyramid,
             None if output.responses is None else output.responses.delta,
             mask,
-            lambda_cgla=lambda_cgla(
-                epoch,
-                start=settings.lambda_start,
-                ramp=settings.lambda_ramp,
-                maximum=settings.lambda_max,
-            ),
+            lambda_cgla=weight,
             dice=settings.dice,
         )
+        rate = float(self.trainer.optimizers[0].param_groups[0]["lr"])
+        self.schedule = {"lr": rate, "k": k, "lambda_cgla": weight}
         self.losses.append(LossParts(*(p.detach() for p in parts)))
         if len(self.losses) % 50 == 0:
             self.check_finite()
         return parts.total
 
     def check_finite(self) -> None:
-        """Stop on a loss that is no number, before it can reach a checkpoint."""
-        if self.losses and not bool(torch.stack([p.total for p in self.losses]).isfinite().all()):
+        """Stop on a loss or weight that is no number, before it can reach a checkpoint.
+
+        All ranks stop together: one that went on alone would wait for the others for ever.
+        """
+        losses = torch.stack([p.total for p in self.losses]).isfinite().all()
+        weights = [p.isfinite().all() for p in self.model.parameters() if p.requires_grad]
+        bad = (~torch.stack([losses, *weights]).all()).int()
+        if int(self.trainer.strategy.reduce(bad, reduce_op="sum")):
             raise TrainingError(
                 f"the loss became NaN or infinite in epoch {self.current_epoch + 1}. The last good "
                 "checkpoint is untouched; lower train.lr, or train with train.precision=32, in a "
@@ -81,47 +89,31 @@ class ChangeTask(pl.LightningModule):
         """Start the epoch's means."""
         self.losses = []
 
-    def on_train_epoch_end(self) -> None:
-        """Refuse to finish an epoch whose loss went wrong."""
-        self.check_finite()
-
     def validation_step(self, batch: Batch, index: int) -> None:
         """Count one batch."""
         before, after, mask, _ = batch
-        output = self.network[0](to_float(before), to_float(after))
-        self.counts = self.counts.to(mask.device) + confusion_counts(output.logits.argmax(1), mask)
+        output = self.model(to_float(before), to_float(after))
+        predicted = output.logits.float().softmax(1)[:, 1] >= 0.5  # as `adadino evaluate` does
+        self.counts += confusion_counts(predicted, mask)
 
     def on_validation_epoch_start(self) -> None:
-        """Start an empty matrix."""
+        """Refuse an epoch whose loss went wrong; start an empty matrix."""
+        self.check_finite()
         self.counts = torch.zeros(4, dtype=torch.int64, device=self.device)
 
     def on_validation_epoch_end(self) -> None:
         """Sum the matrices of all ranks and add a row to the history."""
-        counts = self.trainer.strategy.reduce(self.counts, reduce_op="sum")
-        confusion = Confusion.from_counts(counts)
-        if self.trainer.sanity_checking or not self.losses:
-            self.log("val_f1", confusion.f1)
-            return
-        means = {
-            f"loss_{name}": float(torch.stack([getattr(p, name) for p in self.losses]).mean())
-            for name in LossParts._fields
-        }
-        row = {"epoch": self.current_epoch + 1, "lr": self.learning_rate, **means}
-        row |= confusion.as_dict()
+        strategy = self.trainer.strategy
+        confusion = Confusion.from_counts(strategy.reduce(self.counts, reduce_op="sum"))
+        parts = torch.stack([torch.stack(p) for p in self.losses]).mean(0)  # (steps, 4) -> (4,)
+        parts = strategy.reduce(parts, reduce_op="mean")
+        means = dict(zip((f"loss_{n}" for n in LossParts._fields), parts.tolist(), strict=True))
+        scores = confusion.as_dict()
+        row = {"epoch": self.current_epoch + 1, **self.schedule, **means, **scores}
         self.history = [*self.history, row]
         self.log("val_f1", confusion.f1, prog_bar=True)
-        self.log_dict({f"val/{k}": float(v) for k, v in confusion.as_dict().items()})
+        self.log_dict({f"val/{k}": float(v) for k, v in scores.items()})
         self.log_dict({f"train/{k}": v for k, v in means.items()})
-
-    @property
-    def learning_rate(self) -> float:
-        """The rate of the step just made."""
-        return float(self.trainer.optimizers[0].param_groups[0]["lr"])
-
-    @property
-    def steps_per_epoch(self) -> int:
-        """Batches of one rank."""
-        return max(1, int(self.trainer.num_training_batches))
 
     def configure_optimizers(self) -> Any:
         """AdamW over what is trainable, cosine from lr to min_lr by epoch or by step."""

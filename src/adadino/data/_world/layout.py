@@ -226,7 +226,7 @@ class Layout:
         count = self.rng.poisson(density * self.wishes.trees * area)
         for spot in self.frame(self.rng.uniform((x0, y0), (x1, y1), (count, 2))).tolist():
             if self.taken.free((spot,)):
-                self.tree(*spot, self.rng.uniform(1.5, largest))
+                self.tree(spot[0], spot[1], self.rng.uniform(1.5, largest))
 
     def wood(self, rect: Rect) -> None:
         """Two stands of trees that fill a piece."""

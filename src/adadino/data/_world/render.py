@@ -50,7 +50,7 @@ def lay_ground(
     parcels = _parcel_map(scene, shape, gsd)
     patches = fractal(rng, shape, 24 / gsd, 4)
     furrows = 1 + _furrows(scene, parcels, gsd)
-    relief = np.stack([furrows + np.float32(tint) * patches for tint in (0.075, 0.06, 0.06)])
+    relief = furrows + np.array([[[0.075]], [[0.06]], [[0.06]]], np.float32) * patches
     hill_cell = max(max(shape) / 24, 1.0)
     height = fractal(rng, (27, 27), 9, 2)
     rows, columns = (int(np.ceil(size / hill_cell)) + 1 for size in shape)
@@ -84,7 +84,7 @@ def _furrows(scene: Scene, parcels: NDArray[np.int32], gsd: float) -> FloatImage
     for parcel in scene.parcels:
         number = 2 * np.pi / max(1.8 + 2.4 * parcel.tone, 4 * gsd) * gsd
         rows.append((*(parcel.axis * number), FURROWS.get(parcel.cover, 0.0)))
-    kx, ky, size = np.float32(rows).T
+    kx, ky, size = np.array(rows, np.float32).T
     if not size.any():
         return np.zeros(parcels.shape, np.float32)
     y, x = np.ogrid[: parcels.shape[0], : parcels.shape[1]]

@@ -1,0 +1,1 @@
+"""The paper's tables as declarations, and the runner that fills them in."""

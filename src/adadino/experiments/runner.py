@@ -1,0 +1,222 @@
+"""Fill a table in: train what is missing, score it, keep every result, print ours beside the paper's.
+
+A model is trained once for each seed, in a folder named after its configuration, so tables share
+models, an interrupted run goes on, and what is finished is never done again.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+import statistics
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from adadino import schema
+from adadino.data.folder import PairFolder
+from adadino.data.synthetic import write_dataset
+from adadino.devices import choose_device
+from adadino.errors import DataError
+from adadino.evaluation import evaluate, same_size
+from adadino.experiments.tables import Metric, Row, Table
+from adadino.files import write_atomic
+from adadino.model.adadino import AdaDINO
+from adadino.model.checkpoint import load
+from adadino.profiling import gflops, throughput
+from adadino.training.config import RunConfig, load_run
+from adadino.training.run import train
+
+QUICK = (
+    "preset=tiny",
+    "train.epochs=2",
+    "train.bscs_warmup=1",
+    "train.lambda_start=0",
+    "train.lambda_ramp=1",
+    "train.batch=4",
+    "train.lr=2e-3",
+    "augment.size=64",
+    "data.workers=0",
+    "data.cache=true",
+)
+"""The whole machinery on the synthetic world in minutes; the figures mean nothing."""
+
+Say = Callable[[str], None]
+
+
+@dataclass(frozen=True)
+class Setting:
+    """Where the data, the weights and the results are."""
+
+    out: Path
+    data: Path | None = None
+    """Folder that holds sysu-cd/, whu-cd/, levir-cd/, levir-cd-plus/, as `prepare` made them."""
+    backbone: str | None = None
+    seeds: tuple[int, ...] = (0,)
+    quick: bool = False
+    device: str = "auto"
+    overrides: tuple[str, ...] = ()
+    """Changes to the recipe, of every row."""
+
+
+@dataclass(frozen=True)
+class Filled:
+    """A row with our figures: one list entry for each seed."""
+
+    row: Row
+    ours: dict[Metric, list[float]]
+
+    def as_dict(self) -> dict[str, Any]:
+        """What `adadino reproduce --json` prints of it."""
+        return {
+            "name": self.row.name,
+            "dataset": self.row.dataset,
+            "ours": {m: statistics.fmean(v) for m, v in self.ours.items()},
+            "spread": {m: max(v) - min(v) for m, v in self.ours.items()},
+            "seeds": max((len(v) for v in self.ours.values()), default=0),
+            "paper": dict(self.row.paper),
+        }
+
+
+def reproduce(table: Table, setting: Setting, say: Say = lambda _: None) -> list[Filled]:
+    """Train and score all rows of a table.
+
+    Args:
+        table: What to fill in.
+        setting: Data, weights, seeds, place of the results.
+        say: Called with a line before each piece of work.
+
+    Raises:
+        DataError: Data or weights are missing; the message lists all of them.
+    """
+    _check_inputs(table, setting)
+    if setting.quick:
+        for dataset in sorted({row.dataset for row in table.rows}):
+            _synthetic(setting.out, dataset)
+    filled = []
+    for row in table.rows:
+        results = []
+        for seed in setting.seeds:
+            say(f"{table.name}: {row.name}, seed {seed}")
+            results.append(_result(row, seed, table.metrics, setting))
+        filled.append(Filled(row, {m: [r[m] for r in results] for m in table.metrics}))
+    return filled
+
+
+def run_config(row: Row, seed: int, setting: Setting, *, ranking: str | None = None) -> RunConfig:
+    """The recipe of one row: the paper's, the row's overrides, the user's."""
+    root = setting.out / "data" if setting.quick else setting.data
+    overrides = [
+        "preset=vitl16",
+        *(QUICK if setting.quick else ()),
+        f"data.root={root}/{row.dataset}",
+        f"train.seed={seed}",
+        *row.overrides,
+        *setting.overrides,
+    ]
+    if setting.backbone is not None:
+        overrides.append(f"model.backbone.weights={setting.backbone}")
+    if ranking is not None:
+        overrides.append(f"model.bscs.ranking={ranking}")
+    config = load_run(None, overrides)
+    # Named by what it learns, not by where things lie.
+    identity = schema.to_dict(config)
+    identity.pop("output")
+    identity["data"] = row.dataset
+    digest = hashlib.sha256(json.dumps(identity, sort_keys=True).encode()).hexdigest()[:10]
+    folder = setting.out / "runs" / row.dataset / f"{digest}-seed{seed}"
+    return dataclasses.replace(config, output=str(folder))
+
+
+def _result(
+    row: Row, seed: int, metrics: Sequence[Metric], setting: Setting
+) -> dict[Metric, float]:
+    ranking = None
+    if row.ranked_by is not None:
+        base = dataclasses.replace(row, overrides=row.ranked_by, ranked_by=None)
+        ranking = _ranking(run_config(base, seed, setting))
+        unranked = [o for o in row.overrides if not o.startswith("model.bscs.selection=")]
+        assert len(unranked) < len(row.overrides), row.name
+    config = run_config(row, seed, setting, ranking=ranking)
+    folder = Path(config.output)
+    key = hashlib.sha256(repr((row.protocol, sorted(metrics))).encode()).hexdigest()[:10]
+    path = folder / "results" / f"{key}.json"
+    if path.is_file():
+        found: dict[Metric, float] = json.loads(path.read_text())["ours"]
+        return found
+    model = _trained(config)
+    device = choose_device(setting.device)
+    ours: dict[Metric, float] = {}
+    if "f1" in metrics:
+        split = PairFolder(config.data.root, "test")
+        scores = evaluate(model, split, row.protocol, device=device)
+        ours["f1"], ours["iou"] = 100 * scores.confusion.f1, 100 * scores.confusion.iou
+        said = scores.as_dict()
+    if "gflops" in metrics:
+        ours["gflops"] = gflops(model.config)
+    if "pairs_per_s" in metrics:
+        size, repeats = (64, 3) if setting.quick else (256, 20)
+        ours["pairs_per_s"] = throughput(
+            model.to(device), batch=row.protocol.batch, size=size, measured=repeats
+        )
+    result = {"row": row.name, "ours": {m: ours[m] for m in metrics}, "evaluation": said}
+    write_atomic(path, json.dumps(result, indent=2) + "\n")
+    return {m: ours[m] for m in metrics}
+
+
+def _trained(config: RunConfig) -> AdaDINO:
+    train(config, quiet=True)
+    return load(Path(config.output) / "best")
+
+
+def _ranking(config: RunConfig) -> str:
+    """Chunks by the trained policy's mean score over the training set, kept beside the model."""
+    path = Path(config.output) / "results" / "ranking.json"
+    if not path.is_file():
+        model = _trained(config)
+        dataset = PairFolder(config.data.root, "train")
+        batch = config.train.batch
+        starts = range(0, len(dataset), batch)
+        pairs = (
+            (before.float() / 255, after.float() / 255)
+            for start in starts
+            for before, after, _ in same_size(
+                dataset, range(start, min(start + batch, len(dataset)))
+            )
+        )
+        with torch.inference_mode():
+            write_atomic(path, json.dumps(model.rank_chunks(pairs)))
+    return path.read_text()
+
+
+def _synthetic(out: Path, dataset: str) -> None:
+    """A small synthetic stand-in for a benchmark, written once."""
+    root, done = out / "data" / dataset, out / "data" / dataset / "done"
+    if not done.exists():
+        seed = int(hashlib.sha256(dataset.encode()).hexdigest()[:4], 16)
+        write_dataset(root, {"train": 24, "val": 8, "test": 8}, seed=seed, size=64)
+        write_atomic(done, "")
+
+
+def _check_inputs(table: Table, setting: Setting) -> None:
+    if setting.quick:
+        return
+    missing = []
+    for dataset in sorted({row.dataset for row in table.rows}):
+        for split in ("train", "val", "test"):
+            folder = None if setting.data is None else setting.data / dataset / split
+            if folder is None or not folder.is_dir():
+                where = folder or f"DATA/{dataset}/{split}"
+                missing.append(f"{where} (adadino prepare {dataset} SOURCE DATA/{dataset})")
+                break
+    if setting.backbone is None:
+        missing.append("the ViT-L/16 SAT-493M weights (--backbone FILE; README, 'Weights')")
+    if missing:
+        listed = "; ".join(missing)
+        raise DataError(
+            f"{table.name} needs: {listed}. Or try the machinery without either: --quick."
+        )

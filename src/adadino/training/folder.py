@@ -1,0 +1,124 @@
+"""A run's folder: whose it is, where to go on, and what its figures depend on."""
+
+from __future__ import annotations
+
+import json
+import platform
+import shutil
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import torch
+
+import adadino
+from adadino import schema
+from adadino.data.folder import PairFolder, fingerprint
+from adadino.errors import TrainingError
+from adadino.files import write_atomic
+from adadino.training.config import RunConfig
+
+LAST, BEST, CONFIG, ENVIRONMENT = "last.ckpt", "best", "config.yaml", "environment.json"
+HISTORY, CURVES, PICTURES, CARD = "history.csv", "curves.png", "pictures", "card.md"
+
+# What may differ between a run's start and its continuation: where it runs, not what it learns.
+_FREE = {"train": ("wandb",), "data": ("workers", "cache", "root")}
+
+
+def open_run(folder: Path, config: RunConfig, *, overwrite: bool) -> Path | None:
+    """Make a folder ready for a run; return the checkpoint to go on from, None for a new run.
+
+    Raises:
+        TrainingError: The folder holds a run with other settings.
+    """
+    for half_written in folder.rglob(".*.part*"):  # left by a process that was killed
+        half_written.unlink()
+    saved = folder / CONFIG
+    if saved.exists() and overwrite:
+        # The checkpoint first and the configuration last: stopped between, nothing is mixed up.
+        for name in (
+            LAST,
+            BEST,
+            HISTORY,
+            CURVES,
+            PICTURES,
+            CARD,
+            "tensorboard",
+            ENVIRONMENT,
+            CONFIG,
+        ):
+            _remove(folder / name)
+    if saved.exists():
+        before = _comparable(schema.build(RunConfig, schema.read_yaml(saved)))
+        now = _comparable(config)
+        if before != now:
+            raise TrainingError(
+                f"{folder} holds a run with another {_first_difference(before, now)}; give another "
+                "output, or --overwrite."
+            )
+    else:
+        write_atomic(saved, schema.write_yaml(config))
+    return checkpoint_of(folder)
+
+
+def checkpoint_of(folder: Path) -> Path | None:
+    """The checkpoint to go on from, if there is one."""
+    return folder / LAST if (folder / LAST).exists() else None
+
+
+def describe(folder: Path, sets: dict[str, PairFolder]) -> None:
+    """Write down what a figure of this run depends on besides the configuration.
+
+    Raises:
+        TrainingError: The run was begun on other data.
+    """
+    data = {
+        split: {
+            "pairs": len(pairs.pairs),
+            "tiles": len(pairs),
+            "fingerprint": fingerprint(pairs.pairs),
+        }
+        for split, pairs in sets.items()
+    }
+    path = folder / ENVIRONMENT
+    if checkpoint_of(folder) and path.exists():
+        before = json.loads(path.read_text(encoding="utf-8"))["data"]
+        for split in data:
+            if before[split] != data[split]:
+                raise TrainingError(
+                    f"the {split} split is not the one this run was begun on "
+                    f"({data[split]['fingerprint']}, not {before[split]['fingerprint']}); restore "
+                    "it, give another output, or --overwrite."
+                )
+    versions = {
+        "adadino": adadino.__version__,
+        "python": platform.python_version(),
+        "torch": torch.__version__,
+        "pytorch-lightning": version("pytorch-lightning"),
+        "device": torch.cuda.get_device_name() if torch.cuda.is_available() else "CPU",
+    }
+    write_atomic(path, json.dumps({"versions": versions, "data": data}, indent=2) + "\n")
+
+
+def _remove(path: Path) -> None:
+    if path.is_dir():
+        shutil.rmtree(path)
+    else:
+        path.unlink(missing_ok=True)
+
+
+def _comparable(config: RunConfig) -> dict[str, Any]:
+    settings = schema.to_dict(config)
+    del settings["output"]
+    for group, names in _FREE.items():
+        for name in names:
+            del settings[group][name]
+    return settings
+
+
+def _first_difference(a: Any, b: Any, path: str = "") -> str:
+    if isinstance(a, dict) and isinstance(b, dict):
+        for key in a:
+            if a[key] != b[key]:
+                return _first_difference(a[key], b[key], f"{path}.{key}" if path else key)
+    return f"{path} ({a!r}, not {b!r})"

@@ -1,0 +1,102 @@
+"""`adadino evaluate`: scores with their protocol, files by request."""
+
+from __future__ import annotations
+
+import csv
+import json
+
+import pytest
+
+from adadino.data.folder import PairFolder, fingerprint
+from adadino.data.synthetic import write_dataset
+from adadino.model.adadino import AdaDINO
+from adadino.model.checkpoint import save
+from tests.conftest import SMALL, randomise
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("data")
+    write_dataset(folder, {"val": 3, "test": 2}, size=32)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("model")
+    return save(randomise(AdaDINO(SMALL), 0.5), folder, with_backbone=True)
+
+
+def test_people_see_scores_protocol_counts_and_fingerprint(adadino, data, model):
+    said = adadino("evaluate", model, "--data", data, "-q")
+    assert (said.code, said.err) == (0, "")
+    text = " ".join(said.out.split())
+    for part in ("PRECISION", "RECALL", "F1", "IOU", "OA", "kappa", "2 tiles of 32 x 32 pixels"):
+        assert part in text
+    assert "threshold 0.5" in text
+    assert fingerprint(PairFolder(data, "test").pairs) in text
+
+
+def test_json_is_one_object(adadino, data, model):
+    said = adadino("evaluate", model, "--data", data, "--split", "val", "--k", 8, "--json")
+    scores = json.loads(said.out)
+    keys = {"precision", "recall", "f1", "iou", "oa", "kappa", "pairs", "fingerprint", "protocol"}
+    assert keys <= set(scores)
+    assert (scores["pairs"], scores["protocol"]["k"]) == (3, 8)
+    assert "best_threshold" not in scores
+
+
+def test_a_threshold_is_offered_on_validation_only(adadino, data, model, tmp_path):
+    arguments = ("evaluate", model, "--data", data, "-o", tmp_path, "-q")
+    on_test, on_val = adadino(*arguments), adadino(*arguments, "--split", "val")
+    assert "choose it on the validation split, never on this one" in on_test.out
+    assert "threshold of the highest F1 on this validation split" in on_val.out
+    assert (tmp_path / "pr.png").stat().st_size > 1000
+    with (tmp_path / "tiles.csv").open() as file:
+        assert len(list(csv.DictReader(file))) == 3
+    said = json.loads(adadino(*arguments, "--split", "val", "--json").out)
+    again = adadino(*arguments, "--split", "val", "--json", "--threshold", said["best_threshold"])
+    assert json.loads(again.out)["f1"] >= said["f1"]
+    assert "best_threshold" not in json.loads(adadino(*arguments, "--json").out)
+
+
+@pytest.mark.parametrize(("protocol", "rows"), [("batch-size", 4), ("ordering", 6), ("swap", 2)])
+def test_the_protocols_of_app_b(adadino, data, model, protocol, rows):
+    options = ("--protocol", protocol, "--batch", 2, "--threshold", 0.4, "--json")
+    said = json.loads(adadino("evaluate", model, "--data", data, *options).out)
+    assert len(said["rows"]) == rows
+    batches = [row["protocol"]["batch"] for row in said["rows"]]
+    assert batches == ([1, 4, 8, 16] if protocol == "batch-size" else [2] * rows)
+    assert {row["protocol"]["threshold"] for row in said["rows"]} == {0.4}
+    assert said["f1"] == said["rows"][0]["f1"]
+
+
+def test_tiles_and_folders_without_splits(adadino, data, model):
+    arguments = ("evaluate", model, "--data", data / "val", "--split", "none", "--tile", 16)
+    said = json.loads(adadino(*arguments, "--json").out)
+    assert (said["pairs"], said["tile"]) == (12, "16 x 16")
+    assert f"{data / 'val'}/none" not in "".join(adadino(*arguments, "-q").out.split("\n"))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--split", "train"], "there is no folder"),
+        (["--k", 99], "k is 99, must be between 1 and 8"),
+        (["--threshold", 2], "threshold is 2.0"),
+        (["--device", "toaster"], "there is no device 'toaster' here"),
+        (["--tile", 24], "tiles of 24 do not fill"),
+    ],
+)
+def test_a_mistake_is_one_line(adadino, data, model, arguments, message):
+    said = adadino("evaluate", model, "--data", data, "-q", *arguments)
+    assert (said.code, said.out) == (1, "")
+    assert message in said.err
+    assert said.err.startswith("adadino: ")
+    assert said.err.count("\n") == 1
+
+
+def test_a_model_that_is_not_there_is_named(adadino, data, tmp_path):
+    said = adadino("evaluate", tmp_path / "none", "--data", data)
+    assert said.code == 1
+    assert f"there is no checkpoint {tmp_path / 'none'}" in said.err

@@ -1,0 +1,63 @@
+"""`adadino prepare`: what it prints, and how it ends."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from adadino.data.folder import PairFolder, fingerprint
+from adadino.data.synthetic import write_dataset
+
+
+@pytest.fixture
+def source(tmp_path):
+    write_dataset(tmp_path / "source", {"train": 2, "val": 1, "test": 1}, size=32)
+    return tmp_path / "source"
+
+
+def test_people_see_counts_and_the_next_command(adadino, source, tmp_path):
+    dest = tmp_path / "made"
+    said = adadino("prepare", "folder", source, dest, "--tile", 16)
+    assert said.code == 0
+    digest = fingerprint(PairFolder(dest, "train").pairs)
+    assert digest in said.out
+    rows = [line.split() for line in said.out.splitlines() if digest in line]
+    assert {"train", "8"} <= set(rows[0])
+    assert said.out.splitlines()[-1].startswith("next: adadino train ")
+    assert "configs/folder.yaml" not in said.out  # there is none
+    assert "preparing folder: " in said.err
+    assert adadino("prepare", "folder", source, dest, "--tile", 16, "-q").err == ""
+
+
+def test_json_is_the_manifest(adadino, source, tmp_path):
+    dest = tmp_path / "made"
+    said = adadino("prepare", "folder", source, dest, "--tile", 16, "--json")
+    assert (said.code, said.err) == (0, "")
+    manifest = json.loads(said.out)
+    assert manifest["splits"]["train"]["pairs"] == 8
+    assert manifest["settings"]["tile"] == 16
+
+
+def test_a_wrong_name_is_a_usage_error_that_lists_the_right_ones(adadino, source, tmp_path):
+    said = adadino("prepare", "levir", source, tmp_path / "made")
+    assert (said.code, said.out) == (2, "")
+    assert "levir-cd-plus" in said.err
+
+
+@pytest.mark.parametrize("place", ["absent", "empty"])
+def test_a_source_without_data_is_one_line(adadino, tmp_path, place):
+    if place == "empty":
+        (tmp_path / place).mkdir()
+    said = adadino("prepare", "clcd", tmp_path / place, tmp_path / "made", "-q")
+    assert (said.code, said.out) == (1, "")
+    assert said.err.startswith("adadino: ")
+    assert said.err.count("\n") == 1
+    assert place in said.err
+    assert not (tmp_path / "made" / "manifest.json").exists()
+
+
+def test_other_options_reach_the_work(adadino, source, tmp_path):
+    said = adadino("prepare", "whu-cd", source, tmp_path / "made", "--variant", "round", "-q")
+    assert said.code == 1
+    assert "padded" in said.err

@@ -1,0 +1,88 @@
+"""`adadino train`: what it prints, and how it ends."""
+
+from __future__ import annotations
+
+import json
+import re
+
+import pytest
+
+from adadino.files import locked
+from tests.training.runs import SMALL, command, dataset, finish
+
+pytestmark = pytest.mark.filterwarnings("ignore:the frozen backbone is random")
+
+OPTIONS = [f"--{item}" for item in SMALL]
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory):
+    return dataset(tmp_path_factory.mktemp("data"), train=4, val=2)
+
+
+def test_off_a_terminal_it_prints_one_line_for_each_epoch(data, tmp_path):
+    end = finish(command(data, tmp_path / "run", "train.epochs=2"))
+    assert end.returncode == 0
+    warning, *lines = end.stderr.splitlines()
+    assert warning.startswith("adadino: warning: the frozen backbone is random: set model.backbone")
+    assert len(lines) == 2  # nothing of Lightning's, nothing of torch's
+    for number, line in enumerate(lines, start=1):
+        assert re.fullmatch(
+            rf"epoch {number}/2  loss [\d.]+  F1 [\d.]+  IoU [\d.]+  [\d.]+ s/epoch  \d:\d\d:\d\d left",
+            line,
+        )
+    assert lines[-1].endswith("0:00:00 left")
+    assert "best validation F1" in end.stdout
+    assert f"next: adadino evaluate {tmp_path / 'run' / 'best'}" in end.stdout
+
+
+def test_json_is_one_object_and_resumes(adadino, data, tmp_path):
+    arguments = ("train", "--data", data, "-o", tmp_path, *OPTIONS, "--train.epochs", 1, "--json")
+    first, second = adadino(*arguments), adadino(*arguments)
+    assert (first.code, second.code) == (0, 0)
+    said, again = json.loads(first.out), json.loads(second.out)
+    assert set(said) == {"folder", "epochs", "best_f1", "resumed", "history"}
+    assert (said["resumed"], again["resumed"]) == (False, True)
+    assert (said["epochs"], said["history"]) == (1, again["history"])
+
+
+def test_a_file_and_overrides_on_top(adadino, data, tmp_path):
+    path = tmp_path / "run.yaml"
+    path.write_text(f"data: {{root: {data}}}\ntrain: {{epochs: 9}}\n")
+    said = adadino("train", "--config", path, "-o", tmp_path / "r", *OPTIONS, "--train.epochs=1")
+    assert said.code == 0
+    assert (tmp_path / "r" / "history.csv").read_text().count("\n") == 2
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--train.epoch", "3"], "unknown setting train.epoch; did you mean epochs?"),
+        (["--config", "nowhere.yaml"], "cannot read nowhere.yaml: No such file"),
+        (["--data", "nowhere"], "there is no folder nowhere/train/A"),
+        ([], "data.root is not set"),
+    ],
+)
+def test_a_mistake_is_one_line(adadino, tmp_path, arguments, message):
+    said = adadino("train", "-o", tmp_path / "run", *OPTIONS, *arguments)
+    assert (said.code, said.out) == (1, "")
+    assert said.err.startswith(f"adadino: {message}")
+    assert said.err.count("\n") == 1
+
+
+@pytest.mark.parametrize("arguments", [["stray"], ["--train.lr"]])
+def test_arguments_that_are_no_overrides_are_refused(adadino, arguments):
+    assert adadino("train", *arguments).code == 2
+
+
+def test_a_folder_in_use_and_a_folder_of_another_run(adadino, data, tmp_path):
+    arguments = ("train", "--data", data, "-o", tmp_path, *OPTIONS, "--train.epochs", 1, "-q")
+    with locked(tmp_path, "training run"):
+        said = adadino(*arguments)
+    assert said.code == 1
+    assert said.err.startswith(f"adadino: another process holds the training run in {tmp_path}")
+    assert adadino(*arguments).code == 0
+    said = adadino(*arguments, "--train.seed", 5)
+    assert said.code == 1
+    assert "holds a run with another train.seed (0, not 5)" in said.err
+    assert adadino(*arguments, "--train.seed", 5, "--overwrite").code == 0

@@ -1,0 +1,74 @@
+"""GFLOPs: the counter equals torch.profiler's, and the counts are the paper's Table 3."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch.profiler import ProfilerActivity, profile
+
+from adadino import paper
+from adadino.config import Config, preset
+from adadino.model.adadino import AdaDINO
+from adadino.model.backbone import Backbone
+from adadino.profiling import count_flops, gflops
+from tests.conftest import with_backbone, with_bscs, with_cgla, with_cpgr
+
+VITL = preset("vitl16")
+
+VARIANTS = {
+    "paper": lambda c: c,
+    "dense": lambda c: with_bscs(c, selection="off"),
+    "random": lambda c: with_bscs(c, selection="random", k=5),
+    "baseline": lambda c: with_cpgr(with_cgla(c, mode="off"), refiner=False),
+    "pair-blind": lambda c: with_cgla(c, mode="blind"),
+    "gated": lambda c: with_backbone(c, gated=True),
+}
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_the_count_is_the_profilers(small: Config, variant: str):
+    config = VARIANTS[variant](small)
+    model = AdaDINO(config).eval()
+    image = torch.rand(1, 3, 64, 64)
+    with torch.no_grad(), profile(activities=[ProfilerActivity.CPU], with_flops=True) as profiler:
+        model(image, image)
+    expected = sum(event.flops for event in profiler.key_averages())
+    # The profiler also lists one aten::add of two numbers that no dispatch mode sees.
+    assert expected - count_flops(lambda: model(image, image)) in (0, 2)
+    assert expected / 1e9 == pytest.approx(gflops(config, size=64), rel=1e-6)
+
+
+def test_the_frozen_encoder_alone():
+    with torch.device("meta"):
+        backbone = Backbone(VITL.backbone)
+        images = torch.empty(2, 3, 512, 512)
+        assert backbone.embed(images).shape == (2, 1024 + 1 + 4, 1024)
+        assert count_flops(lambda: backbone(images)) / 1e9 == pytest.approx(1246.716, abs=0.05)
+
+
+def test_the_frozen_baseline():
+    baseline = with_bscs(with_cgla(VITL, mode="off"), selection="off")
+    assert gflops(baseline) == pytest.approx(1278.66, abs=0.05)
+    assert paper.GFLOPS_BASELINE == 1278.66
+
+
+@pytest.mark.parametrize(
+    ("k", "published"), [(16, 1360.83), (10, 1050.15), (8, 946.57), (6, 842.99), (4, 739.41)]
+)
+def test_every_budget_of_table_3(k: int, published: float):
+    assert gflops(VITL, k=k) == pytest.approx(published, abs=0.05)
+    assert paper.GFLOPS[k] == published
+
+
+def test_one_ffn_chunk():
+    assert gflops(VITL, k=7) - gflops(VITL, k=6) == pytest.approx(51.791, abs=0.001)
+
+
+def test_the_budget_of_the_configuration_is_the_default():
+    assert gflops(VITL) == gflops(VITL, k=6)
+    assert gflops(with_bscs(VITL, k=4)) == gflops(VITL, k=4)
+
+
+def test_bigger_images_cost_more_by_their_tokens():
+    """Four times the patches: everything but the five prefix tokens of each date quadruples."""
+    assert 3.9 < gflops(VITL, size=512) / gflops(VITL, size=256) < 4

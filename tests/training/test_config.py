@@ -1,0 +1,88 @@
+"""A run's configuration: YAML, overrides, presets, and the recipes in configs/."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from adadino.config import PRESETS
+from adadino.errors import ConfigError
+from adadino.training.config import RunConfig, TrainConfig, load_run
+
+CONFIGS = Path(__file__).parents[2] / "configs"
+BENCHMARKS = ("sysu-cd", "whu-cd", "levir-cd", "levir-cd-plus", "clcd")
+
+
+@pytest.fixture
+def yaml(tmp_path: Path) -> Path:
+    path = tmp_path / "run.yaml"
+    path.write_text("preset: tiny\nmodel:\n  bscs: {k: 4}\ntrain: {lr: 1e-3, epochs: 7}\n")
+    return path
+
+
+def test_overrides_lie_over_the_file_and_the_file_over_the_preset(yaml):
+    config = load_run(yaml, ["train.epochs=9", "model.cpgr.prior=none"])
+    assert (config.train.epochs, config.train.lr) == (9, 1e-3)
+    assert (config.model.bscs.k, config.model.cpgr.prior) == (4, ())
+    assert config.model.backbone == PRESETS["tiny"].backbone
+    assert config.model.bscs.hidden == PRESETS["tiny"].bscs.hidden
+
+
+def test_an_override_of_the_preset_changes_the_model_below(yaml):
+    assert load_run(yaml, ["preset=vitb16"]).model.backbone.dim == 768
+
+
+@pytest.mark.parametrize(
+    ("override", "message"),
+    [
+        ("train.epoch=3", "unknown setting train.epoch; did you mean epochs"),
+        ("model.bscs.kk=3", "unknown setting model.bscs.kk; did you mean k"),
+        ("modle.bscs.k=3", "unknown setting modle; did you mean model"),
+        ("train.epochs=many", "train.epochs is 'many', must be int"),
+        ("train.batch=0", "train.batch is 0, must be at least 1"),
+        ("train.min_lr=1", "must lie between 0 and lr"),
+        ("train.precision=bf61", "did you mean bf16"),
+        ("preset=huge", "unknown preset 'huge'; there are tiny"),
+        ("model=3", "model must be a mapping"),
+    ],
+)
+def test_a_mistake_is_named_with_what_was_meant(override, message):
+    with pytest.raises(ConfigError, match=message):
+        load_run(None, [override])
+
+
+def test_without_a_file_the_defaults_are_the_paper_s():
+    assert load_run(None) == RunConfig()
+    assert load_run(None).model == PRESETS["vitl16"]
+
+
+def test_there_is_one_recipe_for_each_benchmark():
+    assert {path.stem for path in CONFIGS.glob("*.yaml")} >= set(BENCHMARKS)
+
+
+@pytest.mark.parametrize("path", sorted(CONFIGS.glob("*.yaml")), ids=lambda path: path.stem)
+def test_every_recipe_loads(path):
+    assert isinstance(load_run(path), RunConfig)
+
+
+@pytest.mark.parametrize("name", BENCHMARKS)
+def test_the_benchmarks_recipes_are_the_paper_s(name):
+    config = load_run(CONFIGS / f"{name}.yaml")
+    assert config.train == TrainConfig(
+        epochs=100,
+        batch=8,
+        accumulate=2,
+        lr=5e-4,
+        weight_decay=5e-4,
+        min_lr=1e-7,
+        bscs_warmup=3,
+        lambda_start=5,
+        lambda_ramp=10,
+        lambda_max=0.01,
+        precision="32",
+    )
+    assert config.preset == "vitl16"
+    assert (config.model.bscs.k, config.model.bscs.chunks) == (16, 16)
+    assert config.augment == RunConfig().augment
+    assert config.data.root == f"data/{name}"

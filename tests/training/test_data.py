@@ -1,0 +1,84 @@
+"""Orders of the data: they follow from seed and epoch, and ranks share without overlap."""
+
+from __future__ import annotations
+
+import pytest
+
+from adadino.errors import ConfigError, TrainingError
+from adadino.training.data import EpochSampler, ShareSampler
+from tests.training.runs import dataset, run
+
+
+def order(epoch: int, *, seed: int = 0, rank: int = 0, world: int = 1) -> list[int]:
+    sampler = EpochSampler(23, batch=2, seed=seed, rank=rank, world=world)
+    sampler.set_epoch(epoch)
+    assert len(sampler) == len(list(sampler))
+    return list(sampler)
+
+
+def test_an_epoch_s_order_follows_from_seed_and_epoch():
+    assert order(3) == order(3)
+    assert order(3) != order(4)
+    assert order(3) != order(3, seed=1)
+    assert len(set(order(3))) == 22  # whole batches, no pair twice
+
+
+def test_ranks_share_an_epoch_without_overlap():
+    shares = [order(1, rank=rank, world=3) for rank in range(3)]
+    assert [len(share) for share in shares] == [6, 6, 6]  # as many batches on every rank
+    assert len({index for share in shares for index in share}) == 18
+
+
+@pytest.mark.parametrize(("length", "world"), [(5, 2), (7, 3), (4, 4), (1, 1)])
+def test_validation_is_shared_without_padding(length, world):
+    shares = [list(ShareSampler(length, rank=rank, world=world)) for rank in range(world)]
+    assert sorted(index for share in shares for index in share) == list(range(length))
+
+
+def test_too_few_tiles_for_a_batch_say_what_to_lower(data, tmp_path):
+    with pytest.raises(TrainingError, match=r"9 training tiles do not fill .* lower train.batch"):
+        run(data, tmp_path / "run", "train.batch=16")
+
+
+@pytest.mark.parametrize(
+    ("override", "message"),
+    [
+        ("data.root=", "data.root is not set; name the prepared dataset with --data"),
+        ("augment.size=36", "augment.size is 36, must be a multiple of 8"),
+        ("augment.size=16", r"images of 32 x 32 are larger than augment.size 16; set data.tile=16"),
+    ],
+)
+def test_sizes_that_do_not_fit_are_refused_before_the_folder_is_made(
+    data, tmp_path, override, message
+):
+    with pytest.raises(ConfigError, match=message):
+        run(data, tmp_path / "run", override)
+    assert not (tmp_path / "run").exists()
+
+
+def test_images_of_several_sizes_are_refused_by_split(tmp_path):
+    from adadino.data.synthetic import write_dataset
+
+    data = dataset(tmp_path / "data", train=2, val=1)
+    write_dataset(data / "more", {"val": 1}, seed=1, size=64)
+    for role in ("A", "B", "label"):
+        for path in (data / "more" / "val" / role).iterdir():
+            path.rename(data / "val" / role / path.name)
+    with pytest.raises(ConfigError, match="val holds images of 2 sizes, from 32 x 32 to 64 x 64"):
+        run(data, tmp_path / "run", "augment.size=64")
+    # Cut on the fly, they are of one size.
+    with pytest.warns(match="random"):
+        assert run(data, tmp_path / "run", "data.tile=32", "train.epochs=1").epochs == 1
+
+
+def test_a_corrupt_image_is_named_in_one_line_also_from_a_reading_process(tmp_path):
+    from adadino.errors import DataError
+
+    data = dataset(tmp_path / "data", train=4, val=1)
+    broken = sorted((data / "train" / "A").iterdir())[0]
+    broken.write_bytes(broken.read_bytes()[:-200])
+    with pytest.warns(match="random"), pytest.raises(DataError) as caught:
+        run(data, tmp_path / "run", "data.workers=1")
+    assert broken.name in str(caught.value)
+    assert "\n" not in str(caught.value)
+    assert "Traceback" not in str(caught.value)
