@@ -100,7 +100,9 @@ def profile(step, path: str) -> None:
         torch.cuda.synchronize()
     with open(path, "w") as file:  # noqa: PTH123
         averages = trace.key_averages()
-        file.write(averages.table(sort_by="self_cuda_time_total", row_limit=60, max_name_column_width=90))
+        file.write(
+            averages.table(sort_by="self_cuda_time_total", row_limit=60, max_name_column_width=90)
+        )
 
 
 def main() -> None:

@@ -146,6 +146,9 @@ def _convert(hint: Any, value: Any, path: str) -> Any:
         # YAML 1.1 reads a bare `off` as false; the reader meant the word.
         if value is False and "off" in args:
             value = "off"
+        # `precision: 32` is a number to YAML and a name here.
+        if isinstance(value, int) and not isinstance(value, bool) and str(value) in args:
+            value = str(value)
         if value not in args:
             names = [str(a) for a in args]
             hint_text = _nearest(str(value), names)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from importlib.util import find_spec
 
 import pytest
 
@@ -28,7 +29,8 @@ def test_off_a_terminal_it_prints_one_line_for_each_epoch(data, tmp_path):
     assert len(lines) == 2  # nothing of Lightning's, nothing of torch's
     for number, line in enumerate(lines, start=1):
         assert re.fullmatch(
-            rf"epoch {number}/2  loss [\d.]+  F1 [\d.]+  IoU [\d.]+  [\d.]+ s/epoch  \d:\d\d:\d\d left",
+            rf"epoch {number}/2  loss [\d.]+  F1 [\d.]+  IoU [\d.]+  "
+            r"[\d.]+ s/epoch  \d:\d\d:\d\d left",
             line,
         )
     assert lines[-1].endswith("0:00:00 left")
@@ -70,9 +72,25 @@ def test_a_mistake_is_one_line(adadino, tmp_path, arguments, message):
     assert said.err.count("\n") == 1
 
 
-@pytest.mark.parametrize("arguments", [["stray"], ["--train.lr"]])
-def test_arguments_that_are_no_overrides_are_refused(adadino, arguments):
-    assert adadino("train", *arguments).code == 2
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["stray"], "unexpected argument 'stray'"),
+        (["--train.lr"], "--train.lr needs a value"),
+        (["--train.compile", "--train.lr", "1"], "--train.compile needs a value"),
+    ],
+)
+def test_arguments_that_are_no_overrides_are_refused(adadino, arguments, message):
+    said = adadino("train", *arguments)
+    assert said.code == 2
+    assert message in " ".join(said.err.replace("│", " ").split())
+
+
+@pytest.mark.skipif(find_spec("wandb") is not None, reason="wandb is installed")
+def test_a_missing_logger_is_named(adadino, data, tmp_path):
+    said = adadino("train", "--data", data, "-o", tmp_path, *OPTIONS, "--train.wandb", "true")
+    assert said.code == 1
+    assert said.err == "adadino: train.wandb needs `pip install wandb`.\n"
 
 
 def test_a_folder_in_use_and_a_folder_of_another_run(adadino, data, tmp_path):

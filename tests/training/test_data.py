@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from adadino.errors import ConfigError, TrainingError
+from adadino.data.synthetic import write_dataset
+from adadino.errors import ConfigError, DataError, TrainingError
 from adadino.training.data import EpochSampler, ShareSampler
 from tests.training.runs import dataset, run
+
+pytestmark = pytest.mark.filterwarnings("ignore:the frozen backbone is random")
 
 
 def order(epoch: int, *, seed: int = 0, rank: int = 0, world: int = 1) -> list[int]:
@@ -57,8 +60,6 @@ def test_sizes_that_do_not_fit_are_refused_before_the_folder_is_made(
 
 
 def test_images_of_several_sizes_are_refused_by_split(tmp_path):
-    from adadino.data.synthetic import write_dataset
-
     data = dataset(tmp_path / "data", train=2, val=1)
     write_dataset(data / "more", {"val": 1}, seed=1, size=64)
     for role in ("A", "B", "label"):
@@ -67,17 +68,14 @@ def test_images_of_several_sizes_are_refused_by_split(tmp_path):
     with pytest.raises(ConfigError, match="val holds images of 2 sizes, from 32 x 32 to 64 x 64"):
         run(data, tmp_path / "run", "augment.size=64")
     # Cut on the fly, they are of one size.
-    with pytest.warns(match="random"):
-        assert run(data, tmp_path / "run", "data.tile=32", "train.epochs=1").epochs == 1
+    assert run(data, tmp_path / "run", "data.tile=32", "train.epochs=1").epochs == 1
 
 
 def test_a_corrupt_image_is_named_in_one_line_also_from_a_reading_process(tmp_path):
-    from adadino.errors import DataError
-
     data = dataset(tmp_path / "data", train=4, val=1)
     broken = sorted((data / "train" / "A").iterdir())[0]
     broken.write_bytes(broken.read_bytes()[:-200])
-    with pytest.warns(match="random"), pytest.raises(DataError) as caught:
+    with pytest.raises(DataError) as caught:
         run(data, tmp_path / "run", "data.workers=1")
     assert broken.name in str(caught.value)
     assert "\n" not in str(caught.value)

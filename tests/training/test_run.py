@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import errno
 import json
+import multiprocessing
 import os
 import random
 import resource
@@ -179,6 +180,26 @@ def test_a_folder_in_use_is_refused(data, tmp_path):
     with locked(tmp_path, "training run"), pytest.raises(AdaDINOError, match="another process"):
         run(data, tmp_path)
     assert [path.name for path in tmp_path.iterdir()] == [".lock"]
+
+
+def test_reading_processes_do_not_inherit_the_lock(tmp_path):
+    context = multiprocessing.get_context("fork")
+    reading = context.Event()
+
+    def read():
+        reading.set()
+        time.sleep(30)
+
+    reader = context.Process(target=read)
+    with locked(tmp_path, "training run"):
+        reader.start()
+        assert reading.wait(20)
+    try:
+        with locked(tmp_path, "training run"):  # as after a kill: the reader lives, its parent not
+            assert reader.is_alive()
+    finally:
+        reader.kill()
+        reader.join()
 
 
 # Ending early: the last good checkpoint survives and the same command goes on

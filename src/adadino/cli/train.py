@@ -32,7 +32,7 @@ def command(
     """
     # Before torch is loaded: its C++ side warns of DDP settings that are meant as they are.
     os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "ERROR")
-    from pytorch_lightning.utilities.rank_zero import rank_zero_only
+    from pytorch_lightning.utilities import rank_zero_only
 
     from adadino.training.config import load_run
     from adadino.training.run import train
@@ -43,7 +43,7 @@ def command(
     if data is not None:
         overrides.append(f"data.root={data}")
     result = train(load_run(config, overrides), overwrite=overwrite, quiet=quiet or json)
-    if rank_zero_only.rank:  # one of several processes of a run speaks for all
+    if getattr(rank_zero_only, "rank", 0):  # one of several processes of a run speaks for all
         return
     best = result.best_f1
     if json:
@@ -71,7 +71,7 @@ def parse_overrides(arguments: list[str]) -> list[str]:
                 f"unexpected argument {name!r}; overrides look like --train.lr 1e-4"
             )
         if "=" not in name:
-            if not rest:
+            if not rest or rest[0].startswith("--"):
                 raise typer.BadParameter(f"{name} needs a value")
             name = f"{name}={rest.pop(0)}"
         overrides.append(name[2:])

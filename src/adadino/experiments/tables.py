@@ -1,12 +1,13 @@
 """The paper's tables: which rows, which configurations, which published figures.
 
-A row is a model (a dataset and overrides of the paper's recipe) and, for App. B, a protocol under which
-it is scored. Rows that share a model share its training. The paper's figures are quoted as printed.
+A row is a model (a dataset and overrides of the paper's recipe) and, for App. B, a protocol under
+which it is scored. Rows that share a model share its training. The paper's figures are quoted as
+printed.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal
 
 from adadino.evaluation import Protocol
@@ -30,7 +31,7 @@ class Row:
     dataset: str
     overrides: tuple[str, ...]
     paper: dict[Metric, float]
-    protocol: Protocol = Protocol()
+    protocol: Protocol = field(default_factory=Protocol)
     ranked_by: tuple[str, ...] | None = None
     """Overrides of the model whose mean policy scores rank the chunks (static, bottom)."""
 

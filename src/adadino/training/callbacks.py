@@ -36,7 +36,7 @@ class AtomicCheckpointIO(TorchCheckpointIO):
                 torch.save(checkpoint, part)
             except RuntimeError as error:
                 # torch's own writer reports a full disk as an enforcement failure.
-                raise OSError(f"the checkpoint could not be written ({error})") from error
+                raise OSError("it was cut short, the disk may be full") from error
 
         write_atomic(path, write)
 

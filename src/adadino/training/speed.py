@@ -1,9 +1,9 @@
 """The fast recipe: how a step runs, kept apart from what it learns.
 
-Frozen weights live in bf16, the trained ones in float32 under autocast. Compiling part by part and not
-the whole model has three reasons: 24 blocks share one compiled graph, so the first step takes seconds
-instead of minutes; the rotary tables enter as data instead of being computed again inside every block;
-and blocks before the first adapter, which need no gradient, get a graph without one.
+Frozen weights live in bf16, the trained ones in float32 under autocast. The model is compiled part by
+part and not as a whole: its 24 blocks share one compiled graph (14 graphs in all), the rotary tables
+enter as data instead of being computed again inside every block, and blocks before the first adapter,
+which need no gradient, get a graph without one. `docs/performance.md` has the figures.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def ready(
     model.encoder.checkpointing = checkpointing
     if compile:
         # One block's code meets: with and without gradient, masked or dense, training and
-        # validation, the last batch of a split. The default limit of eight would fall back to eager.
+        # validation, a split's last batch. The default limit of eight would fall back to eager.
         torch._dynamo.config.recompile_limit = 64
         encoder = model.encoder
         parts = [*encoder.backbone.blocks, *encoder.cgla.values(), *model.neck.necks]

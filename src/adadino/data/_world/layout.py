@@ -246,7 +246,7 @@ class Layout:
             grid = grid + self.rng.uniform(-0.4 * step, 0.4 * step, grid.shape)
             for spot in self.frame(grid).tolist():
                 if self.taken.free((spot,)):
-                    self.tree(*spot, self.rng.uniform(1.8, 3.9), stand)
+                    self.tree(spot[0], spot[1], self.rng.uniform(1.8, 3.9), stand)
 
     def parking(self, rect: Rect, axis: Points) -> None:
         """Rows of stalls with markings, two cars nose to nose."""

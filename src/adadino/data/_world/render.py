@@ -54,7 +54,8 @@ def lay_ground(
     hill_cell = max(max(shape) / 24, 1.0)
     height = fractal(rng, (27, 27), 9, 2)
     rows, columns = (int(np.ceil(size / hill_cell)) + 1 for size in shape)
-    slope = np.stack(np.gradient(height)[::-1])[:, :rows, :columns].astype(np.float32)
+    down, right = np.gradient(height)
+    slope = np.stack([right, down])[:, :rows, :columns].astype(np.float32)
     grain = 0.6 * smooth(rng, shape, max(1.0, 1.2 / gsd))
     grain += 0.6 * rng.standard_normal(shape, np.float32)
     water = flood = None
@@ -90,7 +91,8 @@ def _furrows(scene: Scene, parcels: NDArray[np.int32], gsd: float) -> FloatImage
     y, x = np.ogrid[: parcels.shape[0], : parcels.shape[1]]
     phase = kx[parcels] * x.astype(np.float32) + ky[parcels] * y.astype(np.float32)
     tracks = 0.9 * (np.sin(phase / 8) > 0.94)
-    return size[parcels] * (np.sin(phase) + tracks.astype(np.float32))
+    furrows: FloatImage = size[parcels] * (np.sin(phase) + tracks.astype(np.float32))
+    return furrows
 
 
 def render(
