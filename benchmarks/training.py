@@ -4,8 +4,8 @@
 
 One step is what `adadino train` does for one batch: augmentation on the device, forward, the whole
 loss, backward, and every second step the optimizer. Data is already on the device, weights are
-random. `paper` is fp32 with TF32 off, eager; `bf16` holds the frozen weights in bf16 and runs the rest
-in autocast; `fast` compiles that.
+random. `paper` is fp32 with TF32 off, eager; `bf16` holds the frozen weights in bf16 and runs the
+rest in autocast; `fast` compiles that.
 """
 
 from __future__ import annotations

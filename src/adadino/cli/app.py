@@ -39,7 +39,7 @@ def _root(
 
 
 def _register() -> None:
-    for verb in ("demo", "info", "prepare", "train", "evaluate", "reproduce"):
+    for verb in ("demo", "info", "synthesize", "prepare", "train", "evaluate", "reproduce"):
         module = import_module(f"adadino.cli.{verb}")
         command: Callable[..., Any] = module.command
         app.command(verb, context_settings=getattr(module, "CONTEXT", None))(command)

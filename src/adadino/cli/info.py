@@ -81,7 +81,7 @@ def describe(model: str | None, preset: str | None, k: int | None, size: int) ->
         },
         "depths": config.depths,
         "taps": config.taps,
-        "next": _next(model, name),
+        "next": _next(model if model not in presets.PRESETS else None, name),
     }
 
 
@@ -133,4 +133,7 @@ def _count(module: Any) -> int:
 
 
 def _next(model: str | None, name: str) -> str:
-    return "adadino demo"
+    if model is not None:
+        return f"adadino evaluate {model} --data DIR --split test"
+    weights = "" if name == "tiny" else " --model.backbone.weights FILE"
+    return f"adadino train --preset {name} --data DIR{weights}"

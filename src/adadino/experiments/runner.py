@@ -10,6 +10,7 @@ import dataclasses
 import hashlib
 import json
 import statistics
+import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,7 +22,7 @@ from adadino import schema
 from adadino.data.folder import PairFolder
 from adadino.data.synthetic import write_dataset
 from adadino.devices import choose_device
-from adadino.errors import DataError
+from adadino.errors import BackboneWarning, DataError
 from adadino.evaluation import evaluate, same_size
 from adadino.experiments.tables import Metric, Row, Table
 from adadino.files import write_atomic
@@ -167,7 +168,10 @@ def _result(
 
 
 def _trained(config: RunConfig) -> AdaDINO:
-    train(config, quiet=True)
+    with warnings.catch_warnings():
+        # Without weights only --quick gets here, and its tables say what they are.
+        warnings.simplefilter("ignore", BackboneWarning)
+        train(config, quiet=True)
     return load(Path(config.output) / "best")
 
 

@@ -1,9 +1,9 @@
 """The fast recipe: how a step runs, kept apart from what it learns.
 
-Frozen weights live in bf16, the trained ones in float32 under autocast. The model is compiled part by
-part and not as a whole: its 24 blocks share one compiled graph (14 graphs in all), the rotary tables
-enter as data instead of being computed again inside every block, and blocks before the first adapter,
-which need no gradient, get a graph without one. `docs/performance.md` has the figures.
+Frozen weights live in bf16, the trained ones in float32 under autocast. The model is compiled part
+by part and not as a whole: its 24 blocks share one compiled graph (14 graphs in all), the rotary
+tables enter as data instead of being computed again inside every block, and blocks before the first
+adapter, which need no gradient, get a graph without one. `docs/performance.md` has the figures.
 """
 
 from __future__ import annotations

@@ -1,0 +1,113 @@
+"""The runner end to end on a very small model: trains, ranks, scores, skips, resumes, reports."""
+
+from __future__ import annotations
+
+import csv
+import dataclasses
+import json
+
+import pytest
+from PIL import Image
+from typer.testing import CliRunner
+
+from adadino.cli.app import app
+from adadino.errors import DataError
+from adadino.experiments import report, runner
+from adadino.experiments.runner import Setting, reproduce
+from adadino.experiments.tables import TABLES, Table
+
+SMALL = (
+    "model.backbone.dim=32",
+    "model.backbone.depth=4",
+    "model.backbone.heads=2",
+    "model.backbone.ffn=64",
+    "model.bscs.hidden=16",
+    "model.cpgr.width=16",
+    "train.epochs=1",
+    "train.bscs_warmup=0",
+)
+
+
+def subset(name: str, *rows: str) -> Table:
+    table = TABLES[name]
+    return dataclasses.replace(table, rows=tuple(r for r in table.rows if r.name in rows))
+
+
+@pytest.fixture(scope="module")
+def out(tmp_path_factory):
+    return tmp_path_factory.mktemp("reproduce")
+
+
+def test_a_table_is_filled_in_then_skipped(out, monkeypatch):
+    table = subset("ablation", "BSCS Top-6", "Static Top-6", "Bottom-6")
+    setting = Setting(out=out, quick=True, seeds=(0, 1), overrides=SMALL)
+    filled = reproduce(table, setting)
+    assert [f.row.name for f in filled] == ["BSCS Top-6", "Static Top-6", "Bottom-6"]
+    for item in filled:
+        assert len(item.ours["f1"]) == 2
+        assert all(0 <= v <= 100 for v in item.ours["f1"])
+    rankings = list(out.glob("runs/*/*/results/ranking.json"))
+    assert len(rankings) == 2  # one for each seed, shared by static and bottom
+    assert sorted(json.loads(rankings[0].read_text())[0]) == list(range(16))
+
+    def never(*_: object, **__: object) -> None:
+        raise AssertionError("trained again")
+
+    monkeypatch.setattr(runner, "train", never)
+    assert reproduce(table, setting) == filled
+
+
+def test_static_and_bottom_run_complementary_chunks(out):
+    setting = Setting(out=out, quick=True, overrides=SMALL)
+    ranking = next(out.glob("runs/*/*/results/ranking.json")).read_text()
+    kept = {}
+    for name in ("Static Top-6", "Bottom-6"):
+        row = subset("ablation", name).rows[0]
+        config = runner.run_config(row, 0, setting, ranking=ranking).model
+        order = config.bscs.ranking[0]
+        kept[name] = set(order[:6] if config.bscs.selection == "static" else order[-6:])
+    assert not kept["Static Top-6"] & kept["Bottom-6"]
+
+
+def test_the_report_keeps_ours_and_the_papers_apart(out, tmp_path):
+    table = subset("ablation", "BSCS Top-6", "Static Top-6")
+    setting = Setting(out=out, quick=True, seeds=(0, 1), overrides=SMALL)
+    filled = reproduce(table, setting)
+    paths = report.write(table, filled, tmp_path, note="a note")
+    markdown, table_csv, picture = paths
+    assert "85.29" in markdown.read_text()
+    assert "a note" in markdown.read_text()
+    rows = list(csv.reader(table_csv.open()))
+    assert rows[0] == ["", "ours: F1, %", "paper: F1, %", "ours: IoU, %", "paper: IoU, %"]
+    assert rows[1][2] == "85.29"
+    assert "±" in rows[1][1]
+    assert Image.open(picture).size[0] > 400
+
+
+def test_protocol_tables_score_one_checkpoint(out):
+    table = subset("robustness", "Default ordering", "Temporal swap")
+    setting = Setting(out=out, quick=True, overrides=SMALL)
+    before = set(out.glob("runs/*/*/last.ckpt"))
+    reproduce(table, setting)
+    assert set(out.glob("runs/*/*/last.ckpt")) == before  # Top-6 was trained already
+
+
+def test_missing_data_and_weights_are_all_listed(tmp_path):
+    with pytest.raises(DataError) as error:
+        reproduce(TABLES["table1"], Setting(out=tmp_path, data=tmp_path))
+    for text in ("sysu-cd", "whu-cd", "levir-cd-plus", "adadino prepare", "weights", "--quick"):
+        assert text in str(error.value)
+
+
+def test_the_command_prints_one_json_object(tmp_path):
+    arguments = ["reproduce", "batch-size", "--quick", "-o", str(tmp_path), "--json"]
+    for override in SMALL:
+        name, value = override.split("=")
+        arguments += [f"--{name}", value]
+    result = CliRunner().invoke(app, arguments)
+    assert result.exit_code == 0, result.stderr
+    data = json.loads(result.stdout)
+    assert [row["name"] for row in data["rows"]] == [f"batch size {b}" for b in (1, 4, 8, 16)]
+    assert {"ours", "paper"} <= set(data["rows"][0])
+    assert data["rows"][0]["paper"]["f1"] == 85.24
+    assert "mean nothing" in data["note"]
