@@ -8,7 +8,9 @@ import sys
 from typing import Any
 
 import pytest
+from typer.testing import CliRunner
 
+from adadino.cli.app import app
 from adadino.config import preset
 from adadino.model.adadino import AdaDINO
 from adadino.model.checkpoint import save
@@ -115,3 +117,22 @@ def test_the_default_is_the_tiny_preset(card):
     data = card()
     assert data["name"] == "tiny"
     assert data["k"] == preset("tiny").bscs.k
+
+
+def test_info_says_which_weights_it_found(tmp_path):
+    import torch
+
+    from adadino.config import preset
+    from adadino.model.backbone import Backbone
+    from tests.model.test_weights import meta
+
+    file = tmp_path / "dinov3_tiny_pretrain_sat493m-0.pth"
+    torch.save(meta(Backbone(preset("tiny").backbone)), file)
+    result = CliRunner().invoke(app, ["info", "--backbone", str(file), "--json"])
+    card = json.loads(result.stdout)
+    assert card["name"] == "tiny"
+    assert card["weights"]["layout"] == "meta"
+    assert card["weights"]["fingerprint"].startswith("sha256:")
+    assert card["normalization"]["mean"] == [0.430, 0.411, 0.296]
+    shown = CliRunner().invoke(app, ["info", "--backbone", str(file)]).stdout
+    assert "meta layout" in shown

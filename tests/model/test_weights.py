@@ -358,3 +358,11 @@ def test_truncated_files_are_refused(tmp_path, keep, suffix):
 def test_a_missing_file_is_named():
     with pytest.raises(WeightsError, match=r"no weights file .*nowhere\.pth"):
         read_backbone("nowhere.pth", PLAIN)
+
+
+def test_another_number_of_heads_is_refused(tmp_path):
+    """The shapes fit; only config.json tells."""
+    state = hf(randomise(Backbone(PLAIN)))
+    source = write_folder(tmp_path / "w", state, config={"num_attention_heads": 4})
+    with pytest.raises(WeightsError, match="has 4 attention heads, x 2"):
+        read_backbone(source, PLAIN)

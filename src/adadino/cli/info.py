@@ -24,17 +24,22 @@ def command(
     ] = None,
     k: Annotated[int | None, typer.Option(help="FFN chunks to execute, of 16.")] = None,
     size: Annotated[int, typer.Option(min=1, help="Side of the input in pixels.")] = 256,
+    backbone: Annotated[
+        str | None, typer.Option(help="Backbone weights to look into: file, folder or hub id.")
+    ] = None,
     json: Json = False,
 ) -> None:
     """Print a model's parameters by component, GFLOPs, licence, normalisation and next command."""
-    card = describe(model, preset, k, size)
+    card = describe(model, preset, k, size, backbone)
     if json:
         print_json(card)
     else:
         show(card)
 
 
-def describe(model: str | None, preset: str | None, k: int | None, size: int) -> dict[str, Any]:
+def describe(
+    model: str | None, preset: str | None, k: int | None, size: int, backbone: str | None = None
+) -> dict[str, Any]:
     """Collect what `info` prints."""
     import torch
 
@@ -43,6 +48,7 @@ def describe(model: str | None, preset: str | None, k: int | None, size: int) ->
     from adadino.errors import ConfigError
     from adadino.model.adadino import AdaDINO
     from adadino.model.checkpoint import read_settings
+    from adadino.model.weights import read_backbone
     from adadino.profiling import gflops
 
     if model is not None and preset is not None:
@@ -51,8 +57,15 @@ def describe(model: str | None, preset: str | None, k: int | None, size: int) ->
         config = schema.build(presets.Config, read_settings(model)["model"], "model")
         name = model
     else:
-        name = preset or model or "tiny"
+        chosen = preset or model
+        if chosen is None and backbone is not None:
+            chosen = read_backbone(backbone).config.name  # the preset these weights are
+        name = chosen or "tiny"
         config = presets.preset(name)
+    weights = None
+    if backbone is not None:
+        weights = read_backbone(backbone, config.backbone)
+        config = dataclasses.replace(config, backbone=weights.config)
     if k is not None:
         config = dataclasses.replace(config, bscs=dataclasses.replace(config.bscs, k=k))
     with torch.device("meta"):
@@ -70,6 +83,11 @@ def describe(model: str | None, preset: str | None, k: int | None, size: int) ->
         "chunks": config.bscs.chunks,
         "size": size,
         "gflops": round(gflops(config, size=size), 3),
+        "weights": {
+            "source": config.backbone.weights,
+            "fingerprint": config.backbone.fingerprint,
+            "layout": weights.layout if weights is not None else None,
+        },
         "paper": {
             "params": paper.PARAMETERS if standard else None,
             "gflops": paper.GFLOPS.get(config.bscs.k) if standard else None,
@@ -120,6 +138,10 @@ def show(card: dict[str, Any]) -> None:
     mean, std = card["normalization"]["mean"], card["normalization"]["std"]
     typer.echo(f"CGLA after blocks {_list(card['depths'])}; pyramid from {_list(card['taps'])}")
     typer.echo(f"normalisation: mean {_list(mean)}; std {_list(std)}")
+    weights = card["weights"]
+    if weights["source"] is not None:
+        layout = f"{weights['layout']} layout, " if weights["layout"] else ""
+        typer.echo(f"weights: {weights['source']} ({layout}{weights['fingerprint']})")
     typer.echo(f"code: {card['licence']['code']}; backbone weights: {card['licence']['backbone']}")
     typer.echo(f"next: {card['next']}")
 
