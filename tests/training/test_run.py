@@ -19,12 +19,13 @@ import pytest
 import torch
 from PIL import Image
 
+from adadino import pictures
 from adadino.data.folder import PairFolder, fingerprint
 from adadino.errors import AdaDINOError, TrainingError
 from adadino.evaluation import Protocol, evaluate
 from adadino.files import locked
 from adadino.model.checkpoint import load, read_settings
-from adadino.training import callbacks, pictures, task
+from adadino.training import callbacks, task
 from tests.training.runs import command, config, finish, last, run, same, start
 
 pytestmark = pytest.mark.filterwarnings("ignore:the frozen backbone is random")

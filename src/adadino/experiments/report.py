@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+import textwrap
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -77,15 +78,15 @@ def _picture(table: Table, filled: Sequence[Filled], path: Path, note: str) -> N
     error = [[m - min(v) for m, v in zip(means, ours, strict=True)]]
     error.append([max(v) - m for m, v in zip(means, ours, strict=True)])
     axes[0].barh(names, means, xerr=error if len(ours[0]) > 1 else None, color="#2f6f9f")
-    quoted = [item.row.paper.get(metric, 0.0) for item in filled][::-1]
+    quoted = [item.row.paper[metric] for item in filled][::-1]
     axes[1].barh(names, quoted, color="#9a9a9a")
     for axis, title, values in zip(axes, ("ours", "paper"), (means, quoted), strict=True):
         axis.set(title=title, xlabel=LABELS[metric])
-        shown = [v for v in values if v > 0]
-        if shown:
-            margin = max(0.25 * (max(shown) - min(shown)), 0.02 * max(shown))
-            axis.set_xlim(max(0.0, min(shown) - margin), max(shown) + margin)
+        low, high = min(values), max(values)
+        if low > 0.8 * high:  # close together: show the differences, not the bars
+            margin = max(0.25 * (high - low), 0.01 * high)
+            axis.set_xlim(low - margin, high + margin)
         axis.grid(axis="x", alpha=0.3)
-    figure.suptitle(table.title if len(note) > 160 else f"{table.title}\n{note}", fontsize=9)
+    figure.suptitle("\n".join([table.title, *textwrap.wrap(note, 120)]), fontsize=9)
     write_atomic(path, lambda part: figure.savefig(part, dpi=110))
     plt.close(figure)

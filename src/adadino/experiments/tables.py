@@ -31,7 +31,9 @@ class Row:
     dataset: str
     overrides: tuple[str, ...]
     paper: dict[Metric, float]
-    protocol: Protocol = field(default_factory=Protocol)
+    protocols: tuple[Protocol, ...] = field(default_factory=lambda: (Protocol(),))
+    """How the model is scored; of several, `pick` says which figure stands in the table."""
+    pick: Literal["mean", "worst"] = "mean"
     ranked_by: tuple[str, ...] | None = None
     """Overrides of the model whose mean policy scores rank the chunks (static, bottom)."""
 
@@ -153,7 +155,10 @@ PRIORS = Table(
 
 
 def _scored(name: str, protocol: Protocol, paper: dict[Metric, float]) -> Row:
-    return Row(name, "sysu-cd", BSCS, paper, protocol)
+    return Row(name, "sysu-cd", BSCS, paper, (protocol,))
+
+
+SHUFFLED = tuple(Protocol(shuffle=seed) for seed in range(5))
 
 
 BATCH_SIZE = Table(
@@ -173,11 +178,12 @@ BATCH_SIZE = Table(
 
 ROBUSTNESS = Table(
     "robustness",
-    "Table S4: one Top-6 checkpoint under other orders (the paper prints mean and worst of five)",
+    "Table S4: one Top-6 checkpoint under other orders of the pairs and of the dates",
     ("f1", "iou"),
     (
         _scored("Default ordering", Protocol(), _scores(85.29, 74.35)),
-        *(_scored(f"Shuffled, order {s}", Protocol(shuffle=s), {}) for s in range(5)),
+        Row("Shuffled, mean of five", "sysu-cd", BSCS, _scores(85.23, 74.26), SHUFFLED),
+        Row("Shuffled, worst of five", "sysu-cd", BSCS, _scores(85.20, 74.22), SHUFFLED, "worst"),
         _scored("Temporal swap", Protocol(swap=True), _scores(85.15, 74.14)),
     ),
 )
