@@ -1,0 +1,1 @@
+"""Rasters, grids, registration, tiles, vectors and writers. Never imports torch."""
