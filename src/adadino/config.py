@@ -176,6 +176,8 @@ class Config:
     cgla: CGLAConfig = field(default_factory=CGLAConfig)
     bscs: BSCSConfig = field(default_factory=BSCSConfig)
     cpgr: CPGRConfig = field(default_factory=CPGRConfig)
+    order_invariant: bool = False
+    """Beyond the paper: swapping the dates gives the same map, by construction."""
     scale: int = 2
     """The encoder sees the image enlarged by this factor: 256 pixels become 512."""
 

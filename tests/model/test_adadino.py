@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import numpy as np
 import pytest
 import torch
@@ -31,6 +33,7 @@ ABLATIONS = {
     "off": lambda c: with_bscs(c, selection="off"),
     "two chunks": lambda c: with_bscs(c, chunks=2, k=1),
     "64 chunks": lambda c: with_bscs(c, chunks=64, k=63),
+    "order-invariant": lambda c: dataclasses.replace(c, order_invariant=True),
     "no refiner": lambda c: with_cpgr(c, refiner=False),
 }
 
@@ -55,6 +58,31 @@ def test_every_ablation_is_a_configuration_that_trains_and_predicts(small, name)
     output = model.eval()(*pair(1, 30, 70))
     assert output.logits.shape == (1, 2, 30, 70)
     assert output.logits.isfinite().all()
+
+
+@pytest.mark.parametrize("k", [3, 8], ids=["pruned", "dense"])
+def test_order_invariance_by_construction(small, k):
+    """Swapped dates give the same map to rounding; the paper's model gives another one."""
+    before, after = pair(2)
+    invariant = dataclasses.replace(small, order_invariant=True)
+    moved = {}
+    for name, config in (("invariant", invariant), ("paper", small)):
+        model = randomise(AdaDINO(config), 0.5).double().eval()
+        one, two = model(before, after, k=k).logits, model(after, before, k=k).logits
+        moved[name] = ((one - two).abs().max() / one.std()).item()
+    assert moved["invariant"] < 1e-6
+    assert moved["paper"] > 0.1
+
+
+def test_order_invariance_costs_no_parameter_and_keeps_the_midpoint(small):
+    invariant = AdaDINO(dataclasses.replace(small, order_invariant=True))
+    shapes = {n: p.shape for n, p in invariant.named_parameters()}
+    assert shapes == {n: p.shape for n, p in AdaDINO(small).named_parameters()}
+    adapter = invariant.encoder.cgla["0"].double()  # gamma_self is zero at the start
+    x = torch.randn(4, 2 + 6, 32, dtype=torch.float64)
+    y, _ = adapter(x, (2, 3))
+    assert torch.allclose(y[:2] + y[2:], x[:2] + x[2:], atol=1e-12)
+    assert (y - x).abs().max() > 1e-5
 
 
 def test_ablations_of_cgla_have_the_same_parameters(small):

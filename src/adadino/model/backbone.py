@@ -4,7 +4,8 @@ Eq. 1 of the paper. Equal to transformers' `DINOv3ViTModel` block by block (test
 written out here because CGLA sits between the blocks and BSCS inside them.
 
 - One fused QKV projection; keys have no bias, so the bias is kept as its query and value parts.
-- RoPE turns patch tokens only; class and register tokens pass through.
+- RoPE turns patch tokens only; class and register tokens get the angle zero, so that no tensor is
+  taken apart and put together again.
 - The FFN accepts a `Selection` of chunks: gathered into a compact dense FFN, or as weights of all.
 - Frozen means frozen: parameters without gradients, and `train()` leaves the backbone in eval mode.
 """
@@ -22,39 +23,43 @@ from adadino.config import BackboneConfig
 
 
 def rope_tables(
-    height: int, width: int, head_dim: int, theta: float, device: torch.device | None = None
+    height: int,
+    width: int,
+    *,
+    prefix: int,
+    head_dim: int,
+    theta: float,
+    device: torch.device | None = None,
 ) -> tuple[Tensor, Tensor]:
-    """Cosine and sine of the axial rotation of every patch, in float32.
+    """Cosine and sine of the axial rotation of every token, in float32.
 
     A patch centre has coordinates in [-1, 1] on each axis, whatever the grid's size, so the same
-    weights serve any resolution.
+    weights serve any resolution. Prefix tokens have no place: they are turned by nothing.
 
     Args:
         height: Rows of the patch grid.
         width: Columns of the patch grid.
+        prefix: Tokens in front of the patches.
         head_dim: Channels of one attention head.
         theta: Base of the periods.
         device: Where the tables live.
 
     Returns:
-        Two tensors (height * width, head_dim).
+        Two tensors (prefix + height * width, head_dim).
     """
-    kind = {"dtype": torch.float32, "device": device}
-    periods = theta ** (torch.arange(head_dim // 4, **kind) * (4 / head_dim))  # type: ignore[arg-type]
-    y = (torch.arange(height, **kind) + 0.5) / height * 2 - 1  # type: ignore[arg-type]
-    x = (torch.arange(width, **kind) + 0.5) / width * 2 - 1  # type: ignore[arg-type]
+    periods = theta ** (torch.arange(head_dim // 4, device=device) * (4 / head_dim))
+    y = (torch.arange(height, device=device) + 0.5) / height * 2 - 1
+    x = (torch.arange(width, device=device) + 0.5) / width * 2 - 1
     grid = torch.stack(torch.meshgrid(y, x, indexing="ij"), dim=-1).flatten(0, 1)  # (hw, 2)
     angles = 2 * math.pi * grid[:, :, None] / periods  # (hw, 2, head_dim / 4)
-    angles = angles.flatten(1).tile(2)  # (hw, head_dim)
+    angles = F.pad(angles.flatten(1).tile(2), (0, 0, prefix, 0))  # (prefix + hw, head_dim)
     return angles.cos(), angles.sin()
 
 
 def rotate(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
-    """Turn the patch tokens of queries or keys (B, heads, N, head_dim) by their position."""
-    prefix, patches = x.split((x.shape[-2] - cos.shape[-2], cos.shape[-2]), dim=-2)
-    first, second = patches.chunk(2, dim=-1)
-    turned = patches * cos + torch.cat((-second, first), dim=-1) * sin
-    return torch.cat((prefix, turned), dim=-2)
+    """Turn queries or keys (B, heads, N, head_dim) by their tokens' places."""
+    first, second = x.chunk(2, dim=-1)
+    return x * cos + torch.cat((-second, first), dim=-1) * sin
 
 
 class Attention(nn.Module):
@@ -188,7 +193,11 @@ class Backbone(nn.Module):
 
     def embed(self, image: Tensor) -> Tensor:
         """Turn a normalised image (B, 3, H, W) into tokens (B, prefix + hw, D)."""
-        patches = self.patch_embed(image).flatten(2).transpose(1, 2)  # (B, D, h, w) -> (B, hw, D)
+        # As the matrix product it is: cuDNN runs this convolution outside the tensor cores in bf16.
+        p = self.config.patch
+        cells = image.unflatten(3, (-1, p)).unflatten(2, (-1, p))  # (B, 3, h, p, w, p)
+        cells = cells.permute(0, 2, 4, 1, 3, 5).flatten(3).flatten(1, 2)  # (B, hw, 3 p p)
+        patches = F.linear(cells, self.patch_embed.weight.flatten(1), self.patch_embed.bias)
         prefix = torch.cat((self.cls_token, self.registers), dim=1)
         return torch.cat((prefix.expand(image.shape[0], -1, -1), patches), dim=1)
 
@@ -196,7 +205,12 @@ class Backbone(nn.Module):
         """Rotary tables for a grid of patches, on the backbone's device."""
         config = self.config
         return rope_tables(
-            height, width, config.dim // config.heads, config.rope_theta, self.cls_token.device
+            height,
+            width,
+            prefix=config.prefix,
+            head_dim=config.dim // config.heads,
+            theta=config.rope_theta,
+            device=self.cls_token.device,
         )
 
     def forward(self, image: Tensor) -> list[Tensor]:

@@ -24,21 +24,17 @@ from adadino.config import Config
 from adadino.model.backbone import Selection
 
 
-def pool_pair(before: Tensor, after: Tensor) -> Tensor:
+def pool_pair(before: Tensor, after: Tensor, *, order_invariant: bool = False) -> Tensor:
     """Eq. 8: mean of each date, mean absolute difference, mean product: (B, hw, D) -> (B, 4D).
 
-    The tokens come without the prefix ones.
+    The tokens come without the prefix ones. Order-invariant, the midpoint stands for each date.
     """
     before, after = before.float(), after.float()
-    return torch.cat(
-        (
-            before.mean(1),
-            after.mean(1),
-            (before - after).abs().mean(1),
-            (before * after).mean(1),
-        ),
-        dim=-1,
-    )
+    first, second = before.mean(1), after.mean(1)
+    if order_invariant:
+        first = second = (first + second) / 2
+    difference, agreement = (before - after).abs().mean(1), (before * after).mean(1)
+    return torch.cat((first, second, difference, agreement), dim=-1)
 
 
 def straight_through(scores: Tensor, k: int, temperature: float = 1.0) -> Tensor:
@@ -56,14 +52,18 @@ def top_chunks(scores: Tensor, k: int) -> Tensor:
 class Policy(nn.Module):
     """One block's scorer: Linear(4D, hidden), GELU, Linear(hidden, C)."""
 
-    def __init__(self, *, dim: int, hidden: int, chunks: int) -> None:
+    def __init__(
+        self, *, dim: int, hidden: int, chunks: int, order_invariant: bool = False
+    ) -> None:
         super().__init__()
+        self.order_invariant = order_invariant
         self.fc1 = nn.Linear(4 * dim, hidden)
         self.fc2 = nn.Linear(hidden, chunks)
 
     def forward(self, before: Tensor, after: Tensor) -> Tensor:
         """Score the chunks from patch tokens of both dates (B, hw, D) -> (B, C)."""
-        pooled = pool_pair(before, after).to(self.fc1.weight.dtype)
+        pooled = pool_pair(before, after, order_invariant=self.order_invariant)
+        pooled = pooled.to(self.fc1.weight.dtype)
         return self.fc2(F.gelu(self.fc1(pooled))).float()
 
 
@@ -76,7 +76,12 @@ class ChunkSelector(nn.Module):
         self.size = config.backbone.ffn // config.bscs.chunks
         depth = config.backbone.depth
         self.policies = nn.ModuleList(
-            Policy(dim=config.backbone.dim, hidden=self.config.hidden, chunks=self.config.chunks)
+            Policy(
+                dim=config.backbone.dim,
+                hidden=self.config.hidden,
+                chunks=self.config.chunks,
+                order_invariant=config.order_invariant,
+            )
             for _ in range(depth if self.config.selection == "learned" else 0)
         )
         # Not in the state dict: the configuration holds it, or the seed gives it.

@@ -43,7 +43,10 @@ class Encoder(nn.Module):
         self.cgla = nn.ModuleDict(
             {
                 str(depth): CGLA(
-                    dim=config.backbone.dim, hidden=config.cgla_hidden, config=config.cgla
+                    dim=config.backbone.dim,
+                    hidden=config.cgla_hidden,
+                    config=config.cgla,
+                    order_invariant=config.order_invariant,
                 )
                 for depth in adapters
             }

@@ -166,6 +166,8 @@ def _fit(
     except RuntimeError as error:
         if "DataLoader worker" not in str(error):
             raise
+        if "signal: Terminated" in str(error):  # SIGTERM to the whole group: someone wants an end
+            raise KeyboardInterrupt from error
         raise TrainingError(
             "a reading process died, probably for lack of (shared) memory; lower data.workers, 0 "
             f"reads without one. {safe}"
