@@ -57,7 +57,7 @@ def rope_tables(
 
 
 def rotate(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
-    """Turn queries or keys (B, heads, N, head_dim) by their tokens' places."""
+    """Turn queries or keys (B, N, heads, head_dim) by their tokens' places."""
     first, second = x.chunk(2, dim=-1)
     return x * cos + torch.cat((-second, first), dim=-1) * sin
 
@@ -80,11 +80,12 @@ class Attention(nn.Module):
         if self.q_bias is not None and self.v_bias is not None:
             bias = torch.cat((self.q_bias, torch.zeros_like(self.q_bias), self.v_bias))
         qkv = F.linear(x, self.qkv.weight, bias)
-        # (B, N, 3 D) -> 3 x (B, heads, N, D / heads)
-        q, k, v = qkv.view(B, N, 3, self.heads, D // self.heads).permute(2, 0, 3, 1, 4)
-        cos, sin = (table.to(x.dtype) for table in rope)
-        q, k = rotate(q, cos, sin), rotate(k, cos, sin)
-        x = F.scaled_dot_product_attention(q, k, v)
+        # (B, N, 3 D) -> 3 x (B, N, heads, D / heads). Tokens stay outermost in memory, the order in
+        # which attention kernels write their result, so that no tensor is copied to be turned over.
+        q, k, v = qkv.view(B, N, 3, self.heads, D // self.heads).unbind(2)
+        cos, sin = (table[:, None].to(x.dtype) for table in rope)
+        q, k = rotate(q, cos, sin).transpose(1, 2), rotate(k, cos, sin).transpose(1, 2)
+        x = F.scaled_dot_product_attention(q, k, v.transpose(1, 2))
         return self.proj(x.transpose(1, 2).reshape(B, N, D))
 
 
