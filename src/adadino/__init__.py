@@ -8,13 +8,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 __version__ = "0.1.0"
-__all__ = ["AdaDINO", "AdaDINOError", "Config", "load", "predict"]
+__all__ = ["AdaDINO", "AdaDINOError", "Config", "load", "predict", "predict_scene"]
 
 if TYPE_CHECKING:
     from adadino.config import Config
     from adadino.errors import AdaDINOError
     from adadino.model.adadino import AdaDINO
     from adadino.model.checkpoint import load, predict
+    from adadino.scene import predict_scene
 
 _HOMES = {
     "AdaDINO": "adadino.model.adadino",
@@ -22,6 +23,7 @@ _HOMES = {
     "Config": "adadino.config",
     "load": "adadino.model.checkpoint",
     "predict": "adadino.model.checkpoint",
+    "predict_scene": "adadino.scene",
 }
 
 

@@ -44,3 +44,23 @@ class NormalizationWarning(AdaDINOWarning):
 
 class BackboneWarning(AdaDINOWarning):
     """The model runs on random backbone weights."""
+
+
+class VectorWarning(AdaDINOWarning):
+    """Polygons are written without a coordinate system: their coordinates are pixels."""
+
+
+class RegistrationWarning(AdaDINOWarning):
+    """The dates are more than a pixel apart."""
+
+
+class GridWarning(AdaDINOWarning):
+    """The images lie on different grids, so `after` is resampled."""
+
+
+class BandWarning(AdaDINOWarning):
+    """One band stands in for red, green and blue."""
+
+
+class SameFileWarning(AdaDINOWarning):
+    """Both dates are one file, so nothing can have changed."""

@@ -38,8 +38,30 @@ def _root(
     pass
 
 
+VERBS = (
+    "demo",
+    "predict",
+    "info",
+    "synthesize",
+    "prepare",
+    "train",
+    "evaluate",
+    "reproduce",
+)
+"""In the order of the help."""
+
+
 def _register() -> None:
-    for verb in ("demo", "info", "synthesize", "prepare", "train", "evaluate", "reproduce"):
+    for verb in (
+        "demo",
+        "info",
+        "synthesize",
+        "prepare",
+        "train",
+        "evaluate",
+        "predict",
+        "reproduce",
+    ):
         module = import_module(f"adadino.cli.{verb}")
         command: Callable[..., Any] = module.command
         app.command(verb, context_settings=getattr(module, "CONTEXT", None))(command)

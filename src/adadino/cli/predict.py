@@ -1,0 +1,108 @@
+"""`adadino predict`: two rasters in; mask, probability and polygons out."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Literal
+
+import typer
+
+from adadino.cli.output import Json, Quiet, print_json, progress
+
+
+def command(
+    before: Annotated[str, typer.Argument(help="The first date: a GeoTIFF, PNG or JPEG.")],
+    after: Annotated[str, typer.Argument(help="The second date.")],
+    output: Annotated[Path, typer.Option("-o", "--output", help="The mask: .tif, or .png.")],
+    model: Annotated[str, typer.Option(help="A checkpoint folder, e.g. runs/levir/best.")] = "tiny",
+    backbone: Annotated[
+        str | None, typer.Option(help="Backbone weights, if not where the model says.")
+    ] = None,
+    probability: Annotated[Path | None, typer.Option(help="Probability raster to write.")] = None,
+    vector: Annotated[
+        Path | None, typer.Option(help="Polygons to write: .gpkg, .geojson, .fgb or .shp.")
+    ] = None,
+    threshold: Annotated[float, typer.Option(help="Probability from which a pixel changed.")] = 0.5,
+    bands: Annotated[str | None, typer.Option(help="Red, green, blue from 1: 3,2,1.")] = None,
+    scale: Annotated[str | None, typer.Option(help="Raw values that are black and white.")] = None,
+    register: Annotated[
+        bool, typer.Option("--register", help="Apply the estimated shift, if it is reliable.")
+    ] = False,
+    min_area: Annotated[float, typer.Option(help="Leave smaller polygons out, m2.")] = 0.0,
+    simplify: Annotated[float, typer.Option(help="How far outlines may move, m.")] = 0.0,
+    selection: Annotated[
+        Literal["scene", "batch"], typer.Option(help="FFN chunks: once a scene, or per batch.")
+    ] = "scene",
+    tile: Annotated[int, typer.Option(help="Side of a tile in pixels.")] = 256,
+    overlap: Annotated[int, typer.Option(help="Pixels that neighbouring tiles share.")] = 64,
+    batch: Annotated[int, typer.Option(min=1, help="Tiles per batch.")] = 4,
+    device: Annotated[str, typer.Option(help="auto, cpu, cuda, mps.")] = "auto",
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace what exists.")] = False,
+    quiet: Quiet = False,
+    json: Json = False,
+) -> None:
+    """Find what changed between two images of one place, on the first one's grid."""
+    from adadino.model.checkpoint import load
+    from adadino.scene import SceneOptions, predict_scene
+
+    options = SceneOptions(
+        threshold=threshold,
+        tile=tile,
+        overlap=overlap,
+        batch=batch,
+        selection=selection,
+        bands=None if bands is None else tuple(int(n) for n in _numbers(bands, "--bands")),
+        scale=None if scale is None else _two(_numbers(scale, "--scale")),
+        register=register,
+        min_area=min_area,
+        simplify=simplify,
+    )
+    with progress("predicting", quiet=quiet or json) as report:
+        result = predict_scene(
+            before,
+            after,
+            load(model, backbone=backbone),
+            output=output,
+            probability=probability,
+            vector=vector,
+            options=options,
+            device=device,
+            overwrite=overwrite,
+            progress=report,
+        )
+    shift = result.shift
+    if json:
+        print_json(
+            {
+                "outputs": result.outputs,
+                "change_fraction": result.change_fraction,
+                "polygons": len(result.polygons),
+                "warnings": result.warnings,
+                "shift": {"dy": shift.dy, "dx": shift.dx, "confidence": shift.confidence},
+                "registered": result.registered,
+            }
+        )
+        return
+    typer.echo(
+        f"{100 * result.change_fraction:.2f} % of the valid area changed, in "
+        f"{len(result.polygons)} polygons"
+    )
+    typer.echo(
+        f"shift between the dates: {shift.dy:+.2f}, {shift.dx:+.2f} pixels (confidence "
+        f"{shift.confidence:.2f}, {'applied' if result.registered else 'not applied'})"
+    )
+    for path in result.outputs:
+        typer.echo(f"wrote {path}")
+
+
+def _numbers(text: str, option: str) -> list[float]:
+    try:
+        return [float(part) for part in text.split(",")]
+    except ValueError as error:
+        raise typer.BadParameter(f"{option} {text!r} must be numbers with commas") from error
+
+
+def _two(numbers: list[float]) -> tuple[float, float]:
+    if len(numbers) != 2:
+        raise typer.BadParameter(f"--scale needs two numbers, MIN,MAX, not {len(numbers)}")
+    return numbers[0], numbers[1]

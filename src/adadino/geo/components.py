@@ -1,0 +1,130 @@
+"""The connected changes of a scene and their probabilities, from bands of rows.
+
+- Each band is labelled alone; labels that touch across a seam are joined by union-find. Memory is
+  one band plus a few numbers for each component, so that the scene's height does not matter.
+- A component is named by its first pixel in reading order, which no other component has. GDAL's
+  polygon of the same component starts at the same pixel, so the two meet without rasterising.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from skimage.measure import label
+
+Block = tuple[int, NDArray[np.generic], NDArray[np.generic]]
+"""The first row, the mask (h, W) and the probability (h, W) of a band of rows."""
+
+CHANGE = 1
+"""The mask's value for change; 0 is no change and 255 is nodata."""
+
+
+@dataclass(frozen=True)
+class Components:
+    """One entry for each connected change, in reading order of the first pixels."""
+
+    row: NDArray[np.int64]
+    """The first pixel's row: the smallest."""
+    col: NDArray[np.int64]
+    """The first pixel's column: the smallest of that row."""
+    count: NDArray[np.int64]
+    """The number of pixels."""
+    prob_mean: NDArray[np.float64]
+    """The mean probability of the pixels."""
+    prob_max: NDArray[np.float64]
+    """The highest probability of the pixels."""
+
+
+def find_components(blocks: Iterable[Block], *, width: int, connectivity: int = 4) -> Components:
+    """Find the connected changes of a mask that comes in bands from top to bottom.
+
+    Args:
+        blocks: Bands of full rows, each directly below the one before.
+        width: The mask's number of columns.
+        connectivity: 4 joins pixels that share an edge, 8 also those that share a corner.
+    """
+    parts: list[_Sums] = []
+    parent: list[int] = []
+    above = np.zeros(width, np.int64)
+    for row, mask, probability in blocks:
+        changed = mask == CHANGE
+        labels, found = label(  # type: ignore[no-untyped-call]  # scikit-image has no types
+            changed, connectivity=connectivity // 4, return_num=True
+        )
+        at = np.flatnonzero(changed)
+        values = probability.ravel()[at].astype(np.float64)
+        each = _Sums(first=at + row * width, pixels=np.ones_like(at), total=values, top=values)
+        parts.append(each.group(labels.ravel()[at] - 1, found))
+
+        labels = np.where(labels > 0, labels + len(parent), 0)  # numbers of the scene, from 1
+        parent.extend(range(len(parent), len(parent) + found))
+        for upper, lower in _touching(above, labels[0], connectivity):
+            _join(parent, upper - 1, lower - 1)
+        above = labels[-1]
+    if not parent:
+        nothing, never = np.zeros(0, np.int64), np.zeros(0)
+        return Components(nothing, nothing, nothing, never, never)
+
+    roots, which = np.unique([_root(parent, i) for i in range(len(parent))], return_inverse=True)
+    # A root is its component's smallest label, and labels run in reading order: so do the roots.
+    whole = _Sums(*map(np.concatenate, zip(*parts, strict=True))).group(which, len(roots))
+    return Components(
+        row=whole.first // width,
+        col=whole.first % width,
+        count=whole.pixels,
+        prob_mean=whole.total / whole.pixels,
+        prob_max=whole.top,
+    )
+
+
+class _Sums(NamedTuple):
+    """What pixels or pieces of components add up to."""
+
+    first: NDArray[np.int64]
+    """The first pixel's index in the scene."""
+    pixels: NDArray[np.int64]
+    total: NDArray[np.float64]
+    """The sum of the probabilities."""
+    top: NDArray[np.float64]
+    """The highest probability."""
+
+    def group(self, which: NDArray[np.int64], size: int) -> _Sums:
+        """Gather the entries into `size` groups; entry i belongs to group `which[i]`."""
+        first = np.full(size, np.iinfo(np.int64).max)
+        np.minimum.at(first, which, self.first)
+        top = np.full(size, -np.inf)
+        np.maximum.at(top, which, self.top)
+        pixels = np.zeros(size, np.int64)
+        np.add.at(pixels, which, self.pixels)
+        total = np.zeros(size)
+        np.add.at(total, which, self.total)
+        return _Sums(first, pixels, total, top)
+
+
+def _touching(
+    above: NDArray[np.int64], below: NDArray[np.int64], connectivity: int
+) -> Iterator[tuple[int, int]]:
+    """The pairs of labels that touch across a seam, each once."""
+    pairs = [np.stack([above, below])]
+    if connectivity == 8:
+        pairs += [np.stack([above[1:], below[:-1]]), np.stack([above[:-1], below[1:]])]
+    both = np.concatenate(pairs, axis=1)
+    both = np.unique(both[:, both.all(axis=0)], axis=1)
+    return zip(both[0].tolist(), both[1].tolist(), strict=True)
+
+
+def _root(parent: list[int], i: int) -> int:
+    """The smallest label that `i` is joined to; halves the path for the next time."""
+    while parent[i] != i:
+        parent[i] = parent[parent[i]]
+        i = parent[i]
+    return i
+
+
+def _join(parent: list[int], i: int, j: int) -> None:
+    i, j = _root(parent, i), _root(parent, j)
+    parent[max(i, j)] = min(i, j)

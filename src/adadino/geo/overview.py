@@ -1,0 +1,210 @@
+"""A picture of the result for a mail or a report: before, after and the change, with a scale.
+
+It is drawn from decimated arrays, so a scene of any size costs the same; it has no date in it,
+so the same scene gives the same picture.
+"""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+from PIL import Image, ImageDraw, ImageFont
+
+from adadino.files import write_atomic
+from adadino.geo.cog import CHANGE_COLOUR
+
+Picture = NDArray[np.uint8]
+Unit = Literal["m", "px"]
+
+SIDE = 1600
+"""The longest side of the picture."""
+MARGIN, GAP = 36, 16
+HEADER, CAPTION, FOOTER = 66, 32, 62
+LEAST_WIDTH, LEAST_PANEL = 760, 12
+
+PAPER, INK, SOFT = (252, 252, 250), (32, 34, 38), (110, 114, 120)
+NODATA = (214, 216, 220)
+
+
+def decimated_shape(height: int, width: int) -> tuple[int, int]:
+    """The size to read a scene in for the picture: that of a panel, or the scene's if smaller."""
+    panel_height, panel_width = _panel(height, width)
+    return min(panel_height, height), min(panel_width, width)
+
+
+def write_overview(
+    path: Path | str,
+    before: Picture,
+    after: Picture,
+    change: Picture,
+    *,
+    title: str,
+    span: float,
+    unit: Unit,
+    share: float | None = None,
+) -> None:
+    """Draw the overview and write it as a PNG; see `draw_overview`."""
+    picture = draw_overview(before, after, change, title=title, span=span, unit=unit, share=share)
+    write_atomic(path, lambda part: picture.save(part, format="PNG", optimize=True))
+
+
+def draw_overview(
+    before: Picture,
+    after: Picture,
+    change: Picture,
+    *,
+    title: str,
+    span: float,
+    unit: Unit,
+    share: float | None = None,
+) -> Image.Image:
+    """Draw the three panels, the legend and the scale bar.
+
+    Args:
+        before: (h, w, 3), stretched for display; best in `decimated_shape`.
+        after: (h, w, 3), stretched alike.
+        change: (h, w), 0 no, 1 yes, 255 nodata.
+        title: One line; a long one is cut.
+        span: How far it is across the scene, from the left edge to the right, in `unit`.
+        unit: Metres on the ground, or pixels where there are no coordinates.
+        share: How much of the valid area changed, 0 to 1, as counted on the whole scene; if left
+            out, it is counted here.
+
+    Returns:
+        The picture, at most `SIDE` wide and high.
+    """
+    size = _panel(*change.shape)
+    panels = {
+        "Before": _shown(before, change, size),
+        "After": _shown(after, change, size),
+        "Change": _shown(_highlighted(after, change), change, size),
+    }
+    spots, (width, height) = _layout(*size, stacked=_is_stacked(*change.shape))
+    canvas = Image.new("RGB", (width, height), PAPER)
+    draw = ImageDraw.Draw(canvas)
+    left = spots[0][0]
+    _write_title(draw, title, left, width - MARGIN)
+    for (x, y), (name, panel) in zip(spots, panels.items(), strict=True):
+        draw.text((x, y - 8), name, fill=SOFT, font=_font(19), anchor="ls")
+        canvas.paste(panel, (x, y))
+        draw.rectangle((x - 1, y - 1, x + panel.width, y + panel.height), outline=SOFT)
+    baseline = height - FOOTER // 2 - 4
+    _draw_legend(draw, change, share, left, baseline)
+    _draw_scale(draw, span / size[1], unit, size[1], width - left, baseline)
+    return canvas
+
+
+def _is_stacked(height: int, width: int) -> bool:
+    """Wide scenes lie above each other, others side by side: what gives larger panels."""
+    return width > 2 * height
+
+
+def _panel(height: int, width: int) -> tuple[int, int]:
+    """Height and width of a panel; small scenes are enlarged."""
+    room_width, room_height = SIDE - 2 * MARGIN, SIDE - HEADER - FOOTER
+    if _is_stacked(height, width):
+        room_height = (room_height - 2 * GAP) // 3 - CAPTION
+    else:
+        room_width, room_height = (room_width - 2 * GAP) // 3, room_height - CAPTION
+    scale = min(room_height / height, room_width / width)
+    return max(LEAST_PANEL, int(height * scale)), max(LEAST_PANEL, int(width * scale))
+
+
+def _layout(
+    height: int, width: int, *, stacked: bool
+) -> tuple[list[tuple[int, int]], tuple[int, int]]:
+    """The panels' top left corners and the size of the picture, both as (x, y)."""
+    across, down = (1, 3) if stacked else (3, 1)
+    panels = across * width + (across - 1) * GAP
+    full = max(LEAST_WIDTH, panels + 2 * MARGIN)
+    left = (full - panels) // 2 if panels > full // 2 else MARGIN
+    spots = [
+        (left + i % across * (width + GAP), HEADER + CAPTION + i // across * (height + CAPTION))
+        for i in range(3)
+    ]
+    return spots, (full, HEADER + down * (CAPTION + height) + FOOTER)
+
+
+def _shown(image: Picture, change: Picture, size: tuple[int, int]) -> Image.Image:
+    """An image in the panel's size, with nodata in a grey of its own."""
+    shown = np.where((change == 255)[..., None], np.array(NODATA, np.uint8), image)
+    height, width = size
+    # Enlarged pixels stay square: a small scene must not look like a blurred large one.
+    enlarged = width >= image.shape[1]
+    filter_ = Image.Resampling.NEAREST if enlarged else Image.Resampling.BOX
+    return Image.fromarray(shown).resize((width, height), filter_)
+
+
+def _highlighted(after: Picture, change: Picture) -> Picture:
+    """Change in colour over the image in pale grey, where no other colour competes with it."""
+    grey = after.mean(axis=2, keepdims=True) * 0.55 + 255 * 0.35
+    coloured = 0.15 * grey + 0.85 * np.array(CHANGE_COLOUR)
+    mixed: Picture = np.where((change == 1)[..., None], coloured, grey).astype(np.uint8)
+    return mixed
+
+
+def _write_title(draw: ImageDraw.ImageDraw, title: str, left: int, right: int) -> None:
+    font = _font(27)
+    title = title[:250]  # more than fits, whatever the letters
+    if draw.textlength(title, font) > right - left:
+        while title and draw.textlength(title + "…", font) > right - left:
+            title = title[:-1]
+        title = title.rstrip() + "…"
+    draw.text((left, MARGIN + 18), title, fill=INK, font=font, anchor="ls")
+
+
+def _draw_legend(
+    draw: ImageDraw.ImageDraw, change: Picture, share: float | None, x: int, y: int
+) -> None:
+    nodata = int((change == 255).sum())
+    if share is None:
+        share = int((change == 1).sum()) / max(change.size - nodata, 1)
+    entries = [(CHANGE_COLOUR, f"change, {_percent(share)} of the area")]
+    if nodata:
+        entries.append((NODATA, "no data"))
+    for colour, text in entries:
+        draw.rectangle((x, y - 9, x + 26, y + 9), fill=colour, outline=SOFT)
+        draw.text((x + 36, y), text, fill=INK, font=_font(19), anchor="lm")
+        x += 36 + int(draw.textlength(text, _font(19))) + 32
+
+
+def _percent(share: float) -> str:
+    """A share as people write it; a little is never shown as none."""
+    if 0 < share < 0.001:
+        return "less than 0.1 %"
+    return f"{100 * share:.1f} %"
+
+
+def _draw_scale(
+    draw: ImageDraw.ImageDraw, step: float, unit: Unit, panel: int, right: int, y: int
+) -> None:
+    """A bar of a round length, at most half a panel or what the footer has room for."""
+    length = round_length(step * min(max(panel * 0.5, 60), 240))
+    bar = round(length / step)
+    left = right - bar
+    draw.line((left, y + 8, right, y + 8), fill=INK, width=3)
+    for x in (left, right):
+        draw.line((x, y + 1, x, y + 9), fill=INK, width=3)
+    text = length_text(length, unit)
+    draw.text(((left + right) / 2, y - 1), text, fill=INK, font=_font(19), anchor="ms")
+
+
+def round_length(longest: float) -> float:
+    """The largest of 1, 2 and 5 times a power of ten that is not longer."""
+    power: float = 10.0 ** math.floor(math.log10(longest))
+    return max(step * power for step in (1, 2, 5) if step * power <= longest or step == 1)
+
+
+def length_text(length: float, unit: Unit) -> str:
+    """A length with its unit: 500 m, 2 km, 200 px."""
+    if unit == "m" and length >= 1000:
+        return f"{length / 1000:g} km"
+    return f"{length:g} {unit}"
+
+
+def _font(size: int) -> ImageFont.FreeTypeFont | ImageFont.ImageFont:
+    return ImageFont.load_default(size)

@@ -1,0 +1,136 @@
+"""The tile plan of a scene: equal squares with an overlap, and reflect padding beyond the edges.
+
+- All tiles have one size, so that they stack into batches; where the tiles reach beyond the
+  scene, the excess is shared between both sides and filled by reflection.
+- The plan depends on the size of the scene and the settings only: a killed run, or another
+  batch size, finds the same tiles with the same numbers.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from adadino.errors import ConfigError
+
+Scalar = TypeVar("Scalar", bound=np.generic)
+Padding = tuple[tuple[int, int], tuple[int, int]]
+
+
+@dataclass(frozen=True)
+class Tile:
+    """One square of the plan; its top left corner may lie outside the scene."""
+
+    index: int
+    """Its number in the plan, row by row."""
+    row: int
+    """The scene row of its first row; negative above the scene."""
+    col: int
+    """The scene column of its first column; negative left of the scene."""
+    size: int
+    """Its height and width."""
+    scene: tuple[int, int]
+    """The height and width of the scene."""
+
+    @property
+    def window(self) -> tuple[slice, slice]:
+        """The scene's rows and columns under the tile; `Window.from_slices(*tile.window)`."""
+        height, width = self.scene
+        return (
+            slice(max(self.row, 0), min(self.row + self.size, height)),
+            slice(max(self.col, 0), min(self.col + self.size, width)),
+        )
+
+    @property
+    def padding(self) -> Padding:
+        """What is missing at (top, bottom), (left, right): what `pad_reflect` adds."""
+        rows, cols = self.window
+        return (
+            (rows.start - self.row, self.row + self.size - rows.stop),
+            (cols.start - self.col, self.col + self.size - cols.stop),
+        )
+
+    @property
+    def inside(self) -> tuple[slice, slice]:
+        """The tile's own rows and columns that lie in the scene: `window`, seen from the tile."""
+        rows, cols = self.window
+        return (
+            slice(rows.start - self.row, rows.stop - self.row),
+            slice(cols.start - self.col, cols.stop - self.col),
+        )
+
+
+def plan(
+    height: int,
+    width: int,
+    *,
+    tile: int = 512,
+    overlap: int = 128,
+    offset: tuple[int, int] = (0, 0),
+) -> list[Tile]:
+    """Cover a scene with overlapping tiles, row by row.
+
+    Args:
+        height: Rows of the scene, at least 1.
+        width: Columns of the scene, at least 1.
+        tile: Side of a tile.
+        overlap: Rows and columns that neighbours share.
+        offset: Rows and columns to move the whole grid of tiles by.
+
+    Returns:
+        The tiles; every pixel of the scene lies in at least one.
+
+    Raises:
+        ConfigError: The tile is empty, or the overlap leaves no step between tiles.
+    """
+    if tile < 1:
+        raise ConfigError(f"a tile of {tile} pixels is empty; choose 1 or more.")
+    if not 0 <= overlap < tile:
+        raise ConfigError(
+            f"an overlap of {overlap} pixels does not fit tiles of {tile}; choose 0 to {tile - 1}."
+        )
+    rows = _starts(height, tile, tile - overlap, offset[0])
+    cols = _starts(width, tile, tile - overlap, offset[1])
+    corners = ((row, col) for row in rows for col in cols)
+    return [Tile(index, *corner, tile, (height, width)) for index, corner in enumerate(corners)]
+
+
+def _starts(length: int, tile: int, step: int, offset: int) -> range:
+    """First pixels of the tiles along one axis."""
+    count = max(1, math.ceil((length - tile) / step) + 1)
+    excess = (count - 1) * step + tile - length
+    first = -((excess // 2 - offset) % step)  # in (-step, 0]: the first pixel is covered
+    count = max(1, math.ceil((length - first - tile) / step) + 1)
+    return range(first, first + count * step, step)
+
+
+def select(tiles: Iterable[Tile], has_valid: Callable[[Tile], bool]) -> list[Tile]:
+    """Keep the tiles that have something to look at; their numbers stay those of the plan."""
+    return [tile for tile in tiles if has_valid(tile)]
+
+
+def pad_reflect(array: NDArray[Scalar], padding: Padding) -> NDArray[Scalar]:
+    """Continue an array (H, W, ...) by its mirror image, as often as the padding needs.
+
+    The edge itself is not repeated. One row or column alone is repeated.
+
+    Args:
+        array: At least 1 x 1.
+        padding: Pixels to add at (top, bottom), (left, right).
+    """
+    if padding == ((0, 0), (0, 0)):
+        return array
+    rows, cols = (_mirrored(n, *pad) for n, pad in zip(array.shape[:2], padding, strict=True))
+    return array[rows[:, None], cols]
+
+
+def _mirrored(length: int, before: int, after: int) -> NDArray[np.intp]:
+    """Indices -before .. length + after, folded into 0 .. length as between two mirrors."""
+    last = length - 1
+    # The distance from the nearest multiple of the period 2 * last is a triangle wave.
+    return last - abs(np.arange(-before, length + after) % max(2 * last, 1) - last)

@@ -1,0 +1,125 @@
+"""The tile plan: every pixel once or more, equal tiles, mirrors beyond the edges."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from adadino.errors import ConfigError
+from adadino.geo.fill import fill_invalid
+from adadino.geo.tiles import Tile, pad_reflect, plan, select
+
+sizes = st.integers(1, 50)
+
+
+@st.composite
+def choices(draw: st.DrawFn) -> dict[str, object]:
+    tile = draw(st.integers(1, 24))
+    offset = st.integers(-50, 50)
+    return {
+        "tile": tile,
+        "overlap": draw(st.integers(0, tile - 1)),
+        "offset": (draw(offset), draw(offset)),
+    }
+
+
+@settings(deadline=None)
+@given(height=sizes, width=sizes, chosen=choices())
+def test_every_pixel_is_covered_and_no_tile_is_outside(height, width, chosen):
+    covered = np.zeros((height, width), int)
+    for tile in plan(height, width, **chosen):
+        window = covered[tile.window]
+        assert window.size > 0
+        window += 1
+    assert covered.min() >= 1
+
+
+@settings(deadline=None)
+@given(height=sizes, width=sizes, chosen=choices())
+def test_tiles_have_one_size_and_are_numbered_row_by_row(height, width, chosen):
+    tiles = plan(height, width, **chosen)
+    scene = np.arange(height * width).reshape(height, width)
+    for tile in tiles:
+        padded = pad_reflect(scene[tile.window], tile.padding)
+        assert padded.shape == (chosen["tile"], chosen["tile"])
+        np.testing.assert_array_equal(padded[tile.inside], scene[tile.window])
+    assert [tile.index for tile in tiles] == list(range(len(tiles)))
+    assert tiles == sorted(tiles, key=lambda tile: (tile.row, tile.col))
+
+
+def test_a_scene_of_exactly_one_tile_is_one_tile_without_padding():
+    (tile,) = plan(512, 512)
+    assert tile == Tile(0, 0, 0, 512, (512, 512))
+    assert tile.padding == ((0, 0), (0, 0))
+
+
+def test_neighbours_share_the_overlap_and_both_edges_the_excess():
+    tiles = plan(100, 1000, tile=100, overlap=20)
+    starts = [tile.col for tile in tiles]
+    assert set(np.diff(starts)) == {80}
+    assert abs(-starts[0] - (starts[-1] + 100 - 1000)) <= 1
+
+
+def test_the_offset_moves_the_grid():
+    plain, moved = (plan(300, 300, tile=64, overlap=16, offset=o) for o in ((0, 0), (5, 11)))
+    assert {tile.row % 48 for tile in moved} == {(plain[0].row + 5) % 48}
+    assert {tile.col % 48 for tile in moved} == {(plain[0].col + 11) % 48}
+
+
+@pytest.mark.parametrize(("tile", "overlap"), [(0, 0), (64, 64), (64, -1)])
+def test_settings_without_a_step_are_refused_with_the_value(tile, overlap):
+    with pytest.raises(ConfigError, match="choose"):
+        plan(100, 100, tile=tile, overlap=overlap)
+
+
+def test_tiles_without_data_are_left_out_and_the_numbers_stay():
+    kept = select(plan(100, 100, tile=50, overlap=0), lambda tile: tile.col > 0)
+    assert [tile.index for tile in kept] == [1, 3]
+
+
+@settings(deadline=None)
+@given(
+    height=st.integers(2, 6),
+    width=st.integers(2, 6),
+    pads=st.tuples(*[st.integers(0, 20)] * 4),
+)
+def test_padding_is_numpys_reflection(height, width, pads):
+    array = np.arange(height * width * 3).reshape(height, width, 3)
+    padding = (pads[:2], pads[2:])
+    np.testing.assert_array_equal(
+        pad_reflect(array, padding), np.pad(array, (*padding, (0, 0)), mode="reflect")
+    )
+
+
+def test_a_single_pixel_is_repeated():
+    assert (pad_reflect(np.full((1, 1), 7), ((3, 4), (5, 6))) == 7).all()
+
+
+@settings(deadline=None)
+@given(shape=st.tuples(st.integers(1, 12), st.integers(1, 12)), seed=st.integers(0, 999))
+def test_holes_are_filled_from_valid_pixels_only(shape, seed):
+    rng = np.random.default_rng(seed)
+    valid = rng.random(shape) < rng.random()
+    image = rng.integers(1, 200, (*shape, 3)).astype(np.float32)
+    image[~valid] = np.nan
+    filled = fill_invalid(image, valid)
+    np.testing.assert_array_equal(filled[valid], image[valid])
+    if valid.any():
+        known = {tuple(pixel) for pixel in image[valid]}
+        assert all(tuple(pixel) in known for pixel in filled.reshape(-1, 3))
+    else:
+        assert (filled == 0).all()
+
+
+def test_a_hole_mirrors_what_lies_beside_it():
+    image = np.tile(np.array([10, 20, 30, 40, 0, 0, 0]), (3, 1))
+    filled = fill_invalid(image, image > 0)
+    np.testing.assert_array_equal(filled[1], [10, 20, 30, 40, 30, 20, 10])
+    np.testing.assert_array_equal(fill_invalid(image.T, image.T > 0), filled.T)
+
+
+def test_the_nearer_side_fills_a_hole():
+    image = np.array([[10, 0, 0, 0, 0, 50]])
+    np.testing.assert_array_equal(fill_invalid(image, image > 0), [[10, 10, 10, 50, 50, 50]])
