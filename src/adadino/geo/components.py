@@ -48,7 +48,7 @@ def find_components(blocks: Iterable[Block], *, width: int, connectivity: int = 
         connectivity: 4 joins pixels that share an edge, 8 also those that share a corner.
     """
     parts: list[_Sums] = []
-    parent: list[int] = []
+    parent: list[int] = []  # of the labels of all bands; in pixels they count from 1
     above = np.zeros(width, np.int64)
     for row, mask, probability in blocks:
         changed = mask == CHANGE
@@ -60,11 +60,11 @@ def find_components(blocks: Iterable[Block], *, width: int, connectivity: int = 
         each = _Sums(first=at + row * width, pixels=np.ones_like(at), total=values, top=values)
         parts.append(each.group(labels.ravel()[at] - 1, found))
 
-        labels = np.where(labels > 0, labels + len(parent), 0)  # numbers of the scene, from 1
+        top, bottom = np.where(labels[[0, -1]] > 0, labels[[0, -1]] + len(parent), 0)
         parent.extend(range(len(parent), len(parent) + found))
-        for upper, lower in _touching(above, labels[0], connectivity):
+        for upper, lower in _touching(above, top, connectivity):
             _join(parent, upper - 1, lower - 1)
-        above = labels[-1]
+        above = bottom
     if not parent:
         nothing, never = np.zeros(0, np.int64), np.zeros(0)
         return Components(nothing, nothing, nothing, never, never)

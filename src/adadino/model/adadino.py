@@ -169,7 +169,7 @@ class AdaDINO(nn.Module):
                     f"this model has selection={self.config.bscs.selection}, "
                     f"k={self.config.bscs.k}."
                 )
-            total = total + scores.double().sum(0).cpu()
+            total = total + scores.cpu().double().sum(0)  # MPS has no float64
             count += len(scores)
         if not count:
             raise ConfigError("a ranking needs at least one pair.")
