@@ -98,11 +98,17 @@ def test_png_in_png_out_from_the_command_line(model, tmp_path):
     arguments = ["predict", str(tmp_path / "before.png"), str(tmp_path / "after.png")]
     arguments += ["-o", str(tmp_path / "change.png"), "--model", str(tmp_path / "model")]
     arguments += ["--tile", "64", "--overlap", "16", "--json"]
+    arguments += ["--probability", str(tmp_path / "p.png"), "--threshold", "0.001"]
+    arguments += ["--vector", str(tmp_path / "v.gpkg")]
     result = CliRunner().invoke(app, arguments)
     assert result.exit_code == 0, result.stderr
     data = json.loads(result.stdout)
     assert {"outputs", "change_fraction", "polygons", "warnings"} <= set(data)
     assert Image.open(tmp_path / "change.png").size == (90, 70)
+    assert Image.open(tmp_path / "p.png").size == (90, 70)
+    read = gpd.read_file(tmp_path / "v.gpkg")
+    assert len(read) == data["polygons"] > 0
+    assert read["prob_max"].max() <= 1
     again = CliRunner().invoke(app, arguments)
     assert again.exit_code == 1
     assert "exists" in str(again.exception)

@@ -145,15 +145,18 @@ def predict_scene(
             reader = stack.enter_context(moved)
         tags = _tags(network, options, before, after)
         folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="adadino-"))
-        # Polygons need the probabilities; a raster nobody asked for lives until they are made.
-        maps = Path(probability) if probability is not None else Path(folder) / "probability.tif"
+        # Polygons need the probabilities as numbers: where no GeoTIFF of them was asked for, one
+        # lives until they are made.
+        maps = [Path(probability)] if probability is not None else []
+        if not maps or maps[0].suffix.lower() == ".png":
+            maps.insert(0, Path(folder) / "probability.tif")
         changed, valid = _write_rasters(
             network, reader, Path(output), maps, options, tags, overwrite, progress
         )
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", NotGeoreferencedWarning)  # pixel mode has no place
             mask = stack.enter_context(rasterio.open(output))
-            chance = stack.enter_context(rasterio.open(maps))
+            chance = stack.enter_context(rasterio.open(maps[0]))
             frame = polygons(
                 mask, chance, reader.grid, min_area=options.min_area, simplify=options.simplify
             )
@@ -177,7 +180,7 @@ def _write_rasters(
     network: AdaDINO,
     reader: PairReader,
     output: Path,
-    maps: Path,
+    maps: Sequence[Path],
     options: SceneOptions,
     tags: dict[str, object],
     overwrite: bool,
@@ -189,11 +192,12 @@ def _write_rasters(
     blender = Blender(grid.height, grid.width, tiles, blend_weight(options.tile, options.overlap))
     changed = valid = 0
     kinds: dict[str, Any] = {"tags": tags, "overwrite": overwrite}
-    with (
-        raster_writer(output, grid, MASK, **kinds) as mask,
-        raster_writer(maps, grid, PROBABILITY, **kinds) as chance,
-        torch.inference_mode(),
-    ):
+    with ExitStack() as stack:
+        mask = stack.enter_context(raster_writer(output, grid, MASK, **kinds))
+        chances = [
+            stack.enter_context(raster_writer(path, grid, PROBABILITY, **kinds)) for path in maps
+        ]
+        stack.enter_context(torch.inference_mode())
 
         def emit() -> None:
             nonlocal changed, valid
@@ -203,7 +207,8 @@ def _write_rasters(
                 block = np.where(seen, block, np.nan).astype(np.float32)
                 flags = np.where(seen, block >= options.threshold, 255).astype(np.uint8)
                 mask.write(row, flags)
-                chance.write(row, block)
+                for chance in chances:
+                    chance.write(row, block)
                 changed += int((flags == 1).sum())
                 valid += int(seen.sum())
 

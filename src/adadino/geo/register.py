@@ -85,7 +85,8 @@ def estimate_shift(read: Read, grid: Grid, *, tiles: int = 24, size: int = 256) 
     """Estimate the residual shift between the dates, and warn where it is more than a pixel.
 
     On the synthetic world, with its changes and nuisances, half of the estimates are within 0.1
-    pixel of the truth and nine in ten within 0.15. Equal pixels give equal estimates: the tiles depend on the scene only.
+    pixel of the truth and nine in ten within 0.15. Equal pixels give equal estimates:
+    the tiles depend on the scene only.
 
     Args:
         read: Reads a window of the pair on the grid.
