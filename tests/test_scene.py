@@ -90,6 +90,7 @@ def test_nodata_stays_nodata(scene, model, tmp_path):
     assert result.grid.height == 150
 
 
+@pytest.mark.filterwarnings("ignore::adadino.errors.VectorWarning")
 def test_png_in_png_out_from_the_command_line(model, tmp_path):
     pair = make_pair(3, (70, 90))
     for name in ("before", "after"):
