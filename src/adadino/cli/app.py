@@ -52,16 +52,7 @@ VERBS = (
 
 
 def _register() -> None:
-    for verb in (
-        "demo",
-        "info",
-        "synthesize",
-        "prepare",
-        "train",
-        "evaluate",
-        "predict",
-        "reproduce",
-    ):
+    for verb in VERBS:
         module = import_module(f"adadino.cli.{verb}")
         command: Callable[..., Any] = module.command
         app.command(verb, context_settings=getattr(module, "CONTEXT", None))(command)
