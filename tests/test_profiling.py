@@ -72,3 +72,12 @@ def test_the_budget_of_the_configuration_is_the_default():
 def test_bigger_images_cost_more_by_their_tokens():
     """Four times the patches: everything but the five prefix tokens of each date quadruples."""
     assert 3.9 < gflops(VITL, size=512) / gflops(VITL, size=256) < 4
+
+
+@pytest.mark.parametrize("selection", ["static", "random", "bottom"])
+def test_fixed_selections_cost_what_learned_ones_do_less_the_policy(selection):
+    small = preset("tiny")
+    ranking = tuple(tuple(range(16)) for _ in range(12))
+    learned = gflops(small, size=64)
+    cost = gflops(with_bscs(small, selection=selection, ranking=ranking), size=64)
+    assert 0 < learned - cost < 0.02 * learned

@@ -16,6 +16,8 @@ score are executed: as a compact dense FFN at inference, as a straight-through m
 
 from __future__ import annotations
 
+import random
+
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
@@ -94,11 +96,14 @@ class ChunkSelector(nn.Module):
         if selection in ("learned", "off"):
             return None
         if selection == "random":
-            generator = torch.Generator().manual_seed(self.config.seed)
-            orders = [torch.randperm(self.config.chunks, generator=generator) for _ in range(depth)]
-            return torch.stack(orders)
-        ranking = torch.tensor(self.config.ranking, device="cpu")
-        return ranking.flip(1) if selection == "bottom" else ranking
+            draw, chunks = random.Random(self.config.seed), range(self.config.chunks)
+            ranking = [draw.sample(chunks, len(chunks)) for _ in range(depth)]
+        else:
+            assert self.config.ranking is not None
+            ranking = [list(order) for order in self.config.ranking]
+        if selection == "bottom":
+            ranking = [order[::-1] for order in ranking]
+        return torch.tensor(ranking)
 
     def score(self, block: int, before: Tensor, after: Tensor) -> Tensor:
         """The policy's scores (B, C) for one block; learned selection only."""
