@@ -1,88 +1,33 @@
-"""Preparation: a miniature of every original layout, interruptions, and what must be refused."""
+"""Preparation: a miniature of every original layout, and interruptions."""
 
 from __future__ import annotations
 
-import dataclasses
-import io
 import json
 import shutil
-import zipfile
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 import pytest
-from numpy.typing import NDArray
 from PIL import Image
 
-from adadino.data import benchmarks
 from adadino.data.benchmarks import BENCHMARKS
 from adadino.data.folder import PairFolder
 from adadino.data.manifest import Manifest
 from adadino.data.prepare import prepare
-from adadino.errors import ConfigError, DataError
-
-TILE = 8
-LEVIR = ("A", "B", "label")
-SYSU = ("time1", "time2", "label")
-EXPECTED = {"train": 8, "val": 4, "test": 4}
-
-
-def scene(name: str, height: int, width: int) -> tuple[NDArray[np.uint8], ...]:
-    rng = np.random.default_rng(sum(name.encode()))
-    images = [rng.integers(0, 256, (height, width, 3), np.uint8) for _ in range(2)]
-    mask = np.zeros((height, width), np.uint8)
-    mask[: height // 2, : width // 4] = 255  # an eighth
-    return (*images, mask)
-
-
-def write_scene(
-    folder: Path, name: str, size: tuple[int, int] = (16, 16), roles: tuple[str, ...] = LEVIR
-) -> None:
-    for role, array in zip(roles, scene(name, *size), strict=True):
-        (folder / role).mkdir(parents=True, exist_ok=True)
-        Image.fromarray(array).save(folder / role / f"{name}.png")
-
-
-def write_splits(
-    root: Path, counts: Mapping[str, int], size: tuple[int, int], roles: tuple[str, ...] = LEVIR
-) -> Path:
-    for split, count in counts.items():
-        for index in range(count):
-            write_scene(root / split, f"{split}_{index}", size, roles)
-    return root
-
-
-def zip_folder(folder: Path, target: Path) -> Path:
-    with zipfile.ZipFile(target, "w") as archive:
-        for path in sorted(folder.rglob("*")):
-            if path.is_file():
-                archive.write(path, path.relative_to(folder))
-    return target
-
-
-def tree(root: Path) -> dict[str, bytes]:
-    return {str(p.relative_to(root)): p.read_bytes() for p in root.rglob("*") if p.is_file()}
-
-
-def expect(
-    monkeypatch: pytest.MonkeyPatch, name: str, variant: str, counts: Mapping[str, int]
-) -> None:
-    """Scale a benchmark down to the miniature: its own code, other numbers."""
-    original = BENCHMARKS[name]
-    changed = dataclasses.replace(original.variants[variant], expected=counts)
-    small = dataclasses.replace(
-        original, variants={**original.variants, variant: changed}, tile=TILE
-    )
-    monkeypatch.setattr(benchmarks, "BENCHMARKS", {**BENCHMARKS, name: small})
-
-
-@pytest.fixture
-def levir(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Two, one and one scenes of four tiles, laid out as LEVIR-CD is."""
-    expect(monkeypatch, "levir-cd", "standard", EXPECTED)
-    counts = {"train": 2, "val": 1, "test": 1}
-    return write_splits(tmp_path / "LEVIR-CD", counts, (16, 16))
+from adadino.errors import DataError
+from tests.data.miniatures import (
+    EXPECTED,
+    LEVIR,
+    SYSU,
+    TILE,
+    expect,
+    scene,
+    tree,
+    write_scene,
+    write_splits,
+    zip_folder,
+)
 
 
 def test_expected_counts_are_the_papers() -> None:
@@ -429,111 +374,3 @@ def test_verify_notices_every_change(levir: Path, tmp_path: Path) -> None:
     (dest / "manifest.json").write_text("{}")
     with pytest.raises(DataError, match=r"manifest\.json cannot be understood.*overwrite"):
         Manifest.load(dest)
-
-
-def remove_one(source: Path) -> None:
-    (source / "train" / "B" / "train_0.png").unlink()
-
-
-def add_second(source: Path) -> None:
-    image = Image.open(source / "train" / "A" / "train_0.png")
-    image.save(source / "train" / "A" / "train_0.tif")
-
-
-def add_unsplit(source: Path) -> None:
-    write_scene(source, "outside")
-
-
-def add_copy(source: Path) -> None:
-    shutil.copytree(source / "train", source / "copy" / "train")
-
-
-def shrink(source: Path) -> None:
-    Image.new("RGB", (8, 16)).save(source / "train" / "B" / "train_0.png")
-
-
-def make_small(source: Path) -> None:
-    write_scene(source / "train", "tiny", (7, 16))
-
-
-def clash(source: Path) -> None:
-    write_scene(source / "train", "train_0_1_1", (8, 8))
-
-
-def break_mask(source: Path) -> None:
-    Image.new("L", (16, 16), 77).save(source / "train" / "label" / "train_0.png")
-
-
-def truncate(source: Path) -> None:
-    path = source / "train" / "A" / "train_0.png"
-    path.write_bytes(path.read_bytes()[:-200])
-
-
-@pytest.mark.parametrize(
-    ("damage", "message"),
-    [
-        (remove_one, r"A/train_0\.png has no partner: .* no B image called train_0 under train"),
-        (add_second, r"train_0\.png and .*train_0\.tif are both the A image of train_0"),
-        (add_unsplit, r"inside split folders and outside, such as .*outside\.png"),
-        (add_copy, r"train_0\.png and .*train_0\.png have the same name in the same split"),
-        (shrink, r"B/train_0\.png is 8 x 16, but .*A/train_0\.png is 16 x 16"),
-        (make_small, r"tiny\.png is 16 x 7, smaller than a tile of 8"),
-        (clash, r"scenes train_0 and train_0_1_1 both give a tile called train_0_1_1"),
-        (break_mask, r"label/train_0\.png is not binary: it holds the values 77"),
-        (truncate, r"cannot read .*A/train_0\.png"),
-    ],
-)
-def test_damaged_source_is_refused_by_name(
-    levir: Path, tmp_path: Path, damage: Callable[[Path], None], message: str
-) -> None:
-    damage(levir)
-    with pytest.raises(DataError, match=message):
-        prepare("levir-cd", levir, tmp_path / "out", tile=TILE)
-    assert not (tmp_path / "out" / "manifest.json").exists()
-
-
-def test_damaged_member_of_a_zip_is_refused_by_name(levir: Path, tmp_path: Path) -> None:
-    content = bytearray(zip_folder(levir, tmp_path / "x.zip").read_bytes())
-    original = (levir / "train" / "B" / "train_0.png").read_bytes()
-    at = content.index(original) + len(original) // 2
-    content[at] ^= 0xFF
-    (tmp_path / "x.zip").write_bytes(content)
-    with pytest.raises(DataError, match=r"cannot read x\.zip:train/B/train_0\.png"):
-        prepare("levir-cd", tmp_path / "x.zip", tmp_path / "out", tile=TILE)
-
-
-def test_sources_without_what_is_needed_are_refused(tmp_path: Path) -> None:
-    (tmp_path / "empty").mkdir()
-    with pytest.raises(DataError, match=r"empty holds no pair folders\. Expected A, B, label"):
-        prepare("levir-cd", tmp_path / "empty", tmp_path / "out")
-    for index in range(2):
-        write_scene(tmp_path / "flat", f"s{index}")
-    with pytest.raises(DataError, match="official split"):
-        prepare("levir-cd", tmp_path / "flat", tmp_path / "out", tile=TILE, strict=False)
-    with pytest.raises(DataError, match="2 scenes without split folders"):
-        prepare("folder", tmp_path / "flat", tmp_path / "out2", tile=TILE)
-    with pytest.raises(DataError, match="does not exist"):
-        prepare("folder", tmp_path / "nowhere", tmp_path / "out3")
-
-
-def test_settings_that_do_not_exist_are_refused_with_the_choices(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match=r"no benchmark 'levir'.*levir-cd-plus, whu-cd"):
-        prepare("levir", tmp_path, tmp_path)
-    with pytest.raises(ConfigError, match=r"no variant 'big'.*padded, floored, official"):
-        prepare("whu-cd", tmp_path, tmp_path, variant="big")
-    with pytest.raises(ConfigError, match="tile = 0"):
-        prepare("whu-cd", tmp_path, tmp_path, tile=0)
-
-
-def test_counts_are_compared_at_the_papers_tile_size_only(levir: Path, tmp_path: Path) -> None:
-    assert prepare("levir-cd", levir, tmp_path / "out", tile=16).equals_paper is None
-
-
-def test_hostile_archive_is_refused(tmp_path: Path) -> None:
-    buffer = io.BytesIO()
-    with zipfile.ZipFile(buffer, "w") as archive:
-        archive.writestr("../../train/A/evil.png", b"evil")
-    (tmp_path / "x.zip").write_bytes(buffer.getvalue())
-    with pytest.raises(DataError, match="leaves the archive"):
-        prepare("levir-cd", tmp_path / "x.zip", tmp_path / "out")
-    assert not list(tmp_path.rglob("evil.png"))
