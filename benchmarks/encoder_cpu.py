@@ -36,7 +36,7 @@ def main() -> None:
     encoder = transformers_encoder(config.backbone)
     pair = torch.rand(2, 3, options.size, options.size)
     before, after = pair.split(1)
-    inside = model.prepare(before, after)
+    inside = model.prepare(torch.cat((before, after)))
     dense, sparse = config.bscs.chunks, config.bscs.k
 
     passes: dict[str, Callable[[], object]] = {

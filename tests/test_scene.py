@@ -2,23 +2,28 @@
 
 from __future__ import annotations
 
+import gc
 import json
+from functools import partial
 
 import geopandas as gpd
 import numpy as np
 import pytest
 import rasterio
 import torch
+import torch.nn.functional as F
 from PIL import Image
 from typer.testing import CliRunner
 
 from adadino.cli.app import app
 from adadino.data.synthetic import make_pair, write_geotiff_pair
-from adadino.errors import AdaDINOError
-from adadino.model.adadino import AdaDINO
+from adadino.errors import AdaDINOError, ConfigError, MemoryWarning
+from adadino.geo.tiles import plan
+from adadino.model.adadino import AdaDINO, Output
 from adadino.model.checkpoint import save
 from adadino.scene import SceneOptions, predict_scene
-from tests.conftest import SMALL, randomise
+from tests.conftest import SMALL, randomise, with_bscs
+from tests.scene_runs import a_model, run
 
 OPTIONS = SceneOptions(tile=64, overlap=16)
 
@@ -32,15 +37,7 @@ def scene(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def model():
-    torch.manual_seed(0)
-    return randomise(AdaDINO(SMALL), 0.35).eval()
-
-
-def run(scene, model, folder, **options):
-    names = {"output": "c.tif", "probability": "p.tif", "vector": "v.gpkg"}
-    targets = {role: folder / name for role, name in names.items()}
-    merged = {"tile": 64, "overlap": 16} | options
-    return predict_scene(*scene, model, **targets, options=SceneOptions(**merged), device="cpu")
+    return a_model()
 
 
 def test_outputs_lie_where_the_first_date_lies(scene, model, tmp_path):
@@ -61,18 +58,194 @@ def test_outputs_lie_where_the_first_date_lies(scene, model, tmp_path):
     assert chance.outputs
 
 
-def test_the_batch_size_does_not_matter_for_a_scene_but_does_for_batches(scene, model, tmp_path):
-    maps = {}
-    for selection in ("scene", "batch"):
-        for batch in (1, 5):
-            folder = tmp_path / f"{selection}{batch}"
-            run(scene, model, folder, selection=selection, batch=batch)
-            with rasterio.open(folder / "p.tif") as p:
-                maps[selection, batch] = p.read(1)
-    scene_moves = np.abs(maps["scene", 1] - maps["scene", 5]).max()
-    batch_moves = np.abs(maps["batch", 1] - maps["batch", 5]).max()
-    assert scene_moves < 1e-5  # the rounding of products of another size
-    assert batch_moves > 100 * scene_moves, (batch_moves, scene_moves)
+def files(folder):
+    return {path.name: path.read_bytes() for path in folder.iterdir()}
+
+
+def read(path):
+    with rasterio.open(path) as raster:
+        return raster.read(1)
+
+
+def rewrite(source, target, change, **profile):
+    """Copy a raster with other values."""
+    with rasterio.open(source) as raster:
+        data, new = change(raster.read()), raster.profile | profile
+    with rasterio.open(target, "w", **new) as raster:
+        raster.write(data)
+    return target
+
+
+@pytest.mark.parametrize("kind", ["bytes", "stretched"])
+def test_a_scene_has_the_same_bytes_for_any_batch_and_number_of_readers(
+    scene, model, tmp_path, kind, monkeypatch
+):
+    monkeypatch.setattr("adadino.scene.tiles.COLUMNS", (64, 64))  # so that all readers have work
+    if kind == "stretched":
+        numbers = [data.astype(np.uint16) * 13 for data in map(_all_bands, scene)]
+        scene = [
+            rewrite(path, tmp_path / path.name, lambda _, d=data: d, dtype="uint16")
+            for path, data in zip(scene, numbers, strict=True)
+        ]
+    settings = [{}, {"batch": 1, "readers": 1}, {"batch": 5, "readers": 3}, {"batch": 16}]
+    for i, options in enumerate(settings):
+        run(scene, model, tmp_path / f"run{i}", **options)
+    first = files(tmp_path / "run0")
+    assert set(first) == {"c.tif", "p.tif", "v.gpkg", "c.qml", "p.qml", "v.qml"}
+    for i in range(1, len(settings)):
+        assert files(tmp_path / f"run{i}") == first
+
+
+def _all_bands(path):
+    with rasterio.open(path) as raster:
+        return raster.read()
+
+
+def test_batches_as_in_the_paper_depend_on_their_size(scene, model, tmp_path):
+    maps = []
+    for batch in (1, 5):
+        run(scene, model, tmp_path / f"{batch}", selection="batch", batch=batch)
+        maps.append(read(tmp_path / f"{batch}" / "p.tif"))
+    assert np.abs(maps[0] - maps[1]).max() > 1e-3
+
+
+def test_bytes_that_travel_as_bytes_are_what_floats_would_be(scene, model, tmp_path, monkeypatch):
+    run(scene, model, tmp_path / "bytes")
+    monkeypatch.setattr("adadino.geo.raster.PairReader.holds_bytes", False)
+    run(scene, model, tmp_path / "floats")
+    assert files(tmp_path / "bytes") == files(tmp_path / "floats")
+
+
+def test_tiles_without_data_never_reach_the_model(scene, tmp_path):
+    def blank(data):
+        data[:, :, :105] = 0
+        return data
+
+    holed = rewrite(scene[0], tmp_path / "holed.tif", blank, nodata=0)
+    model, seen = a_model(), []
+    forward = model.forward
+
+    def counted(before, after, **options):
+        seen.append(len(before))
+        return forward(before, after, **options)
+
+    model.forward = counted
+    told = []
+    run((holed, scene[1]), model, tmp_path / "out", progress=lambda *said: told.append(said))
+    sample, *tiles = seen
+    assert sample == 8
+    assert tiles == [1] * 9  # of 15: three rows of five, of which two lie in the blank half
+    assert told[-1][:2] == (15, 15)
+    assert told[-1][2].endswith(", 6 empty")
+    flags = read(tmp_path / "out" / "c.tif")
+    assert (flags[:, :105] == 255).all()
+    assert (flags[:, 105:] != 255).all()
+
+
+class Tight(AdaDINO):
+    """A model on a device with room for a few tiles."""
+
+    room = 0
+
+    def forward(self, before, after, **options):
+        if len(before) > self.room:
+            raise torch.OutOfMemoryError("CUDA out of memory")
+        return super().forward(before, after, **options)
+
+
+def tight(room):
+    model = Tight(SMALL)
+    model.load_state_dict(a_model().state_dict())
+    model.room = room
+    return model.eval()
+
+
+def test_a_batch_that_does_not_fit_is_halved_with_a_warning(scene, model, tmp_path):
+    with pytest.warns(MemoryWarning) as caught:
+        result = run(scene, tight(2), tmp_path / "tight", selection="batch", batch=8)
+    said = [str(warning.message) for warning in caught if warning.category is MemoryWarning]
+    assert len(said) == 2  # 8 to 4, 4 to 2, and never again
+    assert set(said) <= set(result.warnings)
+    assert "going on with 2" in said[1]
+    run(scene, model, tmp_path / "two", selection="batch", batch=2)
+    assert files(tmp_path / "tight") == files(tmp_path / "two")
+
+
+def test_a_tile_that_does_not_fit_is_an_error_with_the_way_out(scene, tmp_path):
+    with pytest.raises(AdaDINOError, match=r"one tile of 64 x 64 pixels.*--tile.*--device cpu"):
+        run(scene, tight(0), tmp_path, selection="batch", batch=1)
+    assert not files(tmp_path)
+
+
+def test_a_sample_that_does_not_fit_is_halved_too(scene, tmp_path):
+    with pytest.warns(MemoryWarning, match="sample"):
+        result = run(scene, tight(5), tmp_path)
+    assert any("sample" in text for text in result.warnings)
+
+
+def test_without_names_the_rasters_live_as_long_as_the_result(scene, model):
+    result = predict_scene(*scene, model, options=OPTIONS, device="cpu")
+    folder = result.mask_path.parent
+    assert result.mask.shape == result.probability.shape == (150, 210)
+    assert folder.exists()
+    del result
+    gc.collect()
+    assert not folder.exists()
+    with pytest.raises(ConfigError, match="resume needs an output"):
+        predict_scene(*scene, model, options=OPTIONS, device="cpu", resume=True)
+
+
+def test_a_model_in_training_stays_in_training(scene, model, tmp_path):
+    model.train()
+    run(scene, model, tmp_path)
+    assert model.training
+    model.eval()
+
+
+class Nearby(AdaDINO):
+    """A model that looks two pixels far."""
+
+    def forward(self, before, after, *, chunks=None):
+        difference = (before - after).abs().mean(1, keepdim=True)
+        near = F.avg_pool2d(difference, 5, stride=1, padding=2, count_include_pad=False)[:, 0]
+        return Output(torch.stack((1 - 12 * near, 12 * near - 1), 1), [], None, None)
+
+
+def shifted_by(scene, folder, monkeypatch, **options):
+    """How far probabilities move at most when the grid of tiles moves."""
+    maps = []
+    for offset in ((0, 0), (11, 23), (30, 5)):
+        monkeypatch.setattr("adadino.scene.stream.plan", partial(plan, offset=offset))
+        run(scene, Nearby(with_bscs(SMALL, k=8)), folder / str(offset), **options)
+        maps.append(read(folder / str(offset) / "p.tif"))
+    assert np.ptp(maps[0]) > 0.8
+    return max(np.abs(other - maps[0]).max() for other in maps[1:])
+
+
+def test_moving_the_tiles_moves_no_probability(scene, tmp_path, monkeypatch):
+    """Where a model sees less far than the overlap: by 0.05 at most, of a range of 0.8."""
+    assert shifted_by(scene, tmp_path / "half", monkeypatch, overlap=32) < 0.05
+    assert shifted_by(scene, tmp_path / "none", monkeypatch, overlap=0) > 0.25
+
+
+def test_no_seams(scene, tmp_path):
+    """Attention sees the whole tile, so neighbours disagree; the map must not show where."""
+    model = randomise(AdaDINO(with_bscs(SMALL, k=8)), 0.35).eval()
+    ratio = {}
+    for overlap in (16, 0):
+        run(scene, model, tmp_path / str(overlap), overlap=overlap)
+        probability = read(tmp_path / str(overlap) / "p.tif")
+        tiles = plan(*probability.shape, tile=64, overlap=overlap)
+        at_borders, elsewhere = [], []
+        for axis in (0, 1):
+            spans = [tile.window[axis] for tile in tiles]
+            edges = {edge - 1 for span in spans for edge in (span.start, span.stop)}
+            steps = np.abs(np.diff(probability, axis=axis)).mean(axis=1 - axis)
+            for i, step in enumerate(steps):
+                (at_borders if i in edges else elsewhere).append(step)
+        ratio[overlap] = np.mean(at_borders) / np.mean(elsewhere)
+    assert ratio[16] < 1.5  # about as smooth as anywhere
+    assert ratio[0] > 5
 
 
 def test_nodata_stays_nodata(scene, model, tmp_path):

@@ -169,6 +169,16 @@ class CPGRConfig:
 
 
 @dataclass(frozen=True)
+class StreamConfig:
+    """Beyond the paper: a convolutional network beside the frozen transformer, for fine detail."""
+
+    name: Literal["none", "lite0"] = "none"
+    """`lite0`: EfficientNet-lite0 up to stride 16, trained with the rest."""
+    weights: str | None = None
+    """Where its training starts: `imagenet` (the installed package's), a file, None for random."""
+
+
+@dataclass(frozen=True)
 class Config:
     """AdaDINO, whole."""
 
@@ -178,6 +188,7 @@ class Config:
     cpgr: CPGRConfig = field(default_factory=CPGRConfig)
     order_invariant: bool = False
     """Beyond the paper: swapping the dates gives the same map, by construction."""
+    stream: StreamConfig = field(default_factory=StreamConfig)
     scale: int = 2
     """The encoder sees the image enlarged by this factor: 256 pixels become 512."""
 
@@ -202,6 +213,11 @@ class Config:
                 f"bscs.selection={bscs.selection} needs bscs.ranking: train with selection=learned "
                 "first, then take AdaDINO.rank_chunks over the training set.",
             )
+        _check(
+            self.stream.name == "none" or self.stride == 8,
+            f"stream.name={self.stream.name} fits tokens of 8 pixels, not {self.stride}: its maps "
+            "have the strides 4, 8, 16 of the pyramid's first three levels.",
+        )
         _check(backbone.depth >= 4, f"backbone.depth is {backbone.depth}: four stages need four.")
         depths = self.depths
         _check(len(depths) >= 4, f"cgla.depths {list(depths)}: four stages need at least four.")

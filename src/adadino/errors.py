@@ -62,5 +62,9 @@ class BandWarning(AdaDINOWarning):
     """One band stands in for red, green and blue."""
 
 
+class MemoryWarning(AdaDINOWarning):
+    """A batch did not fit the device's memory; smaller ones do."""
+
+
 class SameFileWarning(AdaDINOWarning):
     """Both dates are one file, so nothing can have changed."""

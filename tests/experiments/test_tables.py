@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from adadino.config import PRESETS
 from adadino.evaluation import Protocol
 from adadino.experiments.runner import Setting, run_config
-from adadino.experiments.tables import TABLES
+from adadino.experiments.tables import PAPER, SMALL, TABLES
 from adadino.profiling import gflops
 
-ROWS = [(table.name, row) for table in TABLES.values() for row in table.rows]
+ALL = [(table.name, row) for table in TABLES.values() for row in table.rows]
+ROWS = [(table, row) for table, row in ALL if row.study is PAPER]
+SMALL_ROWS = [row for _, row in ALL if row.study is SMALL]
 RANKING = "[" + ",".join(str(list(range(16))) for _ in range(24)) + "]"
 
 
@@ -22,7 +26,20 @@ def test_every_row_is_a_valid_run_with_the_papers_recipe(tmp_path, table, row):
     assert config.model.backbone == PRESETS["vitl16"].backbone
     assert config.train.epochs == 100
     assert (config.train.batch, config.train.accumulate) == (8, 2)
-    assert config.data.root.endswith(row.dataset)
+    assert ",".join(Path(root).name for root in config.data.root) == row.dataset
+
+
+@pytest.mark.parametrize("row", SMALL_ROWS, ids=[row.name for row in SMALL_ROWS])
+def test_every_row_on_real_pairs_is_one_recipe_on_a_frozen_small_backbone(tmp_path, row):
+    ranking = str([list(range(16))] * 12) if row.ranked_by is not None else None
+    config = run_config(row, 0, Setting(out=tmp_path, data=tmp_path / "data"), ranking=ranking)
+    assert config.preset == "tiny"
+    assert not config.model.backbone.trainable
+    assert config.model.stream.name == "none"
+    assert [Path(root).name for root in config.data.root] == ["levir", "clcd"]
+    first = run_config(SMALL_ROWS[0], 0, Setting(out=tmp_path, data=tmp_path / "data"))
+    assert config.train == first.train
+    assert not row.paper  # the paper has no such figures
 
 
 def test_f1_and_iou_of_a_row_belong_together():

@@ -106,7 +106,7 @@ def test_any_size_goes_in_and_comes_out(model, size):
 @pytest.mark.parametrize("scale", [1, 2, 4])
 def test_the_encoder_sees_the_image_enlarged(small, scale):
     model = AdaDINO(Config(small.backbone, small.cgla, small.bscs, small.cpgr, scale=scale))
-    assert model.prepare(*pair(1, 64, 48)).shape == (2, 3, 64 * scale, 48 * scale)
+    assert model.prepare(torch.cat(pair(1, 64, 48))).shape == (2, 3, 64 * scale, 48 * scale)
     assert model(*pair(1, 64, 48)).responses.delta.shape[-2:] == (
         64 * scale // 16,
         48 * scale // 16,
@@ -116,7 +116,7 @@ def test_the_encoder_sees_the_image_enlarged(small, scale):
 def test_preparation_is_the_papers_interpolation_and_normalisation(small):
     model = AdaDINO(small)
     before, after = pair(1, 32, 32)
-    got = model.prepare(before, after)
+    got = model.prepare(model.pad(torch.cat((before, after))))
     for i, image in enumerate((before, after)):
         big = torch.nn.functional.interpolate(
             image, (64, 64), mode="bilinear", align_corners=True, antialias=True

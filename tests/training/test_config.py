@@ -85,4 +85,4 @@ def test_the_benchmarks_recipes_are_the_paper_s(name):
     assert config.preset == "vitl16"
     assert (config.model.bscs.k, config.model.bscs.chunks) == (16, 16)
     assert config.augment == RunConfig().augment
-    assert config.data.root == f"data/{name}"
+    assert config.data.root == (f"data/{name}",)

@@ -25,7 +25,7 @@ from adadino.errors import AdaDINOError, TrainingError
 from adadino.evaluation import Protocol, evaluate
 from adadino.files import locked
 from adadino.model.checkpoint import load, read_settings
-from adadino.training import callbacks, task
+from adadino.training import callbacks, graph
 from tests.training.runs import command, config, finish, last, run, same, start
 
 pytestmark = pytest.mark.filterwarnings("ignore:the frozen backbone is random")
@@ -43,7 +43,7 @@ def test_the_folder_holds_what_a_figure_depends_on(trained, data):
     names = {path.name for path in folder.iterdir()} - {".lock"}
     assert names == {
         "config.yaml", "environment.json", "history.csv", "curves.png", "pictures", "last.ckpt",
-        "best", "card.md",
+        "best", "final", "card.md",
     }  # fmt: skip
     said = json.loads((folder / "environment.json").read_text())
     for split, count in (("train", 9), ("val", 5)):
@@ -240,12 +240,12 @@ def nan_loss(original, *args, **rest):
 
 def nan_gradient(original, logits, *args, **rest):
     parts = original(logits, *args, **rest)
-    return parts._replace(total=parts.total + (logits.sum() * 0).sqrt())  # value 0, slope NaN
+    return parts._replace(focal=parts.focal + (logits.sum() * 0).sqrt())  # value 0, slope NaN
 
 
 @pytest.mark.parametrize("fault", [nan_loss, nan_gradient])
 def test_a_loss_that_is_no_number_never_reaches_a_checkpoint(data, tmp_path, monkeypatch, fault):
-    after_one_epoch(monkeypatch, task, "total_loss", fault)(tmp_path)
+    after_one_epoch(monkeypatch, graph, "total_loss", fault)(tmp_path)
     with pytest.raises(TrainingError, match=r"NaN or infinite in epoch 2.*lower train.lr"):
         run(data, tmp_path)
     expect_one_epoch(tmp_path)
@@ -253,7 +253,7 @@ def test_a_loss_that_is_no_number_never_reaches_a_checkpoint(data, tmp_path, mon
 
 def test_out_of_memory_says_what_to_lower(data, tmp_path, monkeypatch):
     error = torch.OutOfMemoryError("CUDA out of memory")
-    after_one_epoch(monkeypatch, task, "total_loss", raising(error))(tmp_path)
+    after_one_epoch(monkeypatch, graph, "total_loss", raising(error))(tmp_path)
     with pytest.raises(TrainingError, match=r"train.batch=2; halve it and double train.accumulate"):
         run(data, tmp_path)
     expect_one_epoch(tmp_path)

@@ -44,6 +44,7 @@ VERBS = (
     "info",
     "synthesize",
     "prepare",
+    "pretrain",
     "train",
     "evaluate",
     "reproduce",
@@ -92,7 +93,9 @@ def main() -> None:
         if isinstance(end, SystemExit) and end.code != 130:
             raise
         typer.echo(
-            "adadino: interrupted; nothing is half-written, the same command goes on.", err=True
+            "adadino: interrupted; nothing is half-written, the same command goes on "
+            "(predict: with --resume).",
+            err=True,
         )
         sys.exit(130)
 

@@ -1,7 +1,9 @@
-"""`adadino predict`: two rasters in; mask, probability and polygons out."""
+"""`adadino predict`: two rasters in; mask, probability, polygons, picture and STAC item out."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -22,6 +24,10 @@ def command(
     vector: Annotated[
         Path | None, typer.Option(help="Polygons to write: .gpkg, .geojson, .fgb or .shp.")
     ] = None,
+    overview: Annotated[
+        Path | None, typer.Option(help="Picture of before, after and change to write: .png.")
+    ] = None,
+    stac: Annotated[Path | None, typer.Option(help="STAC item to write: .json.")] = None,
     threshold: Annotated[float, typer.Option(help="Probability from which a pixel changed.")] = 0.5,
     bands: Annotated[str | None, typer.Option(help="Red, green, blue from 1: 3,2,1.")] = None,
     scale: Annotated[str | None, typer.Option(help="Raw values that are black and white.")] = None,
@@ -35,9 +41,17 @@ def command(
     ] = "scene",
     tile: Annotated[int, typer.Option(help="Side of a tile in pixels.")] = 256,
     overlap: Annotated[int, typer.Option(help="Pixels that neighbouring tiles share.")] = 64,
-    batch: Annotated[int, typer.Option(min=1, help="Tiles per batch.")] = 4,
+    batch: Annotated[
+        str, typer.Option(metavar="N|auto", help="Tiles per forward pass; auto by free memory.")
+    ] = "auto",
+    readers: Annotated[
+        int | None, typer.Option(min=1, help="Threads that read; one per processor, at most 8.")
+    ] = None,
     device: Annotated[str, typer.Option(help="auto, cpu, cuda, mps.")] = "auto",
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace what exists.")] = False,
+    resume: Annotated[
+        bool, typer.Option("--resume", help="Go on from the rows of an interrupted run.")
+    ] = False,
     quiet: Quiet = False,
     json: Json = False,
 ) -> None:
@@ -49,15 +63,16 @@ def command(
         threshold=threshold,
         tile=tile,
         overlap=overlap,
-        batch=batch,
+        batch=None if batch == "auto" else _whole(batch, "--batch"),
+        readers=readers,
         selection=selection,
-        bands=None if bands is None else tuple(int(n) for n in _numbers(bands, "--bands")),
-        scale=None if scale is None else _two(_numbers(scale, "--scale")),
+        bands=None if bands is None else tuple(_whole(n, "--bands") for n in bands.split(",")),
+        scale=None if scale is None else _two(scale, "--scale"),
         register=register,
         min_area=min_area,
         simplify=simplify,
     )
-    with progress("predicting", quiet=quiet or json) as report:
+    with _kept_rows(output), progress("predicting", quiet=quiet or json) as report:
         result = predict_scene(
             before,
             after,
@@ -65,9 +80,12 @@ def command(
             output=output,
             probability=probability,
             vector=vector,
+            overview=overview,
+            stac=stac,
             options=options,
             device=device,
             overwrite=overwrite,
+            resume=resume,
             progress=report,
         )
     shift = result.shift
@@ -95,14 +113,29 @@ def command(
         typer.echo(f"wrote {path}")
 
 
-def _numbers(text: str, option: str) -> list[float]:
+@contextmanager
+def _kept_rows(output: Path) -> Iterator[None]:
+    """After Ctrl-C, say how to go on from the rows that are finished."""
     try:
-        return [float(part) for part in text.split(",")]
+        yield
+    except KeyboardInterrupt:
+        from adadino.scene.journal import work_folder
+
+        if work_folder(output).exists():
+            typer.echo("adadino: the finished rows are kept; go on with --resume.", err=True)
+        raise
+
+
+def _whole(text: str, option: str) -> int:
+    try:
+        return int(text)
     except ValueError as error:
-        raise typer.BadParameter(f"{option} {text!r} must be numbers with commas") from error
+        raise typer.BadParameter(f"{option} has {text!r}, which is no whole number") from error
 
 
-def _two(numbers: list[float]) -> tuple[float, float]:
-    if len(numbers) != 2:
-        raise typer.BadParameter(f"--scale needs two numbers, MIN,MAX, not {len(numbers)}")
-    return numbers[0], numbers[1]
+def _two(text: str, option: str) -> tuple[float, float]:
+    try:
+        low, high = map(float, text.split(","))
+    except ValueError as error:
+        raise typer.BadParameter(f"{option} {text!r} must be two numbers, MIN,MAX") from error
+    return low, high

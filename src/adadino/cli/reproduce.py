@@ -24,6 +24,8 @@ def command(
             "priors",
             "batch-size",
             "robustness",
+            "small-build-up",
+            "small-ablation",
             "all",
         ],
         typer.Argument(help="Which table."),
@@ -65,10 +67,12 @@ def command(
         device=device,
         overrides=tuple(parse_overrides(context.args)),
     )
-    note = report.QUICK_NOTE if quick else f"Ours: seeds {seeds}, test split, one matrix."
     results = {}
     for name in TABLES if table == "all" else [table]:
         chosen = TABLES[name]
+        study = chosen.rows[0].study
+        note = f"Ours: seeds {seeds}, {study.split} split, {study.checkpoint} epoch, one matrix."
+        note = report.QUICK_NOTE if quick else note
         filled = reproduce(
             chosen, setting, lambda s: None if quiet or json else typer.echo(s, err=True)
         )

@@ -150,7 +150,7 @@ class Augment:
         rows = torch.arange(2 * len(mask), device=mask.device).view(-1, 2) ^ draws.swap[:, None]
         pair = torch.stack([before, after], dim=1).flatten(0, 1)[rows]  # (B, 2, 3, H, W)
         pair = pair.float() if pair.is_floating_point() else pair.float().div_(255)
-        pair = _jitter(pair, draws.factors, draws.order)
+        pair = jitter(pair, draws.factors, draws.order)
 
         grid = _grid(draws, height, width, size)  # (B, size, size, 2)
         images = F.grid_sample(pair.flatten(1, 2), grid, mode="bilinear", align_corners=False)
@@ -185,7 +185,7 @@ def _draw_crops(
     return torch.stack([top, left, h, w], dim=1).long()
 
 
-def _jitter(pair: Tensor, factors: Tensor, order: Tensor) -> Tensor:
+def jitter(pair: Tensor, factors: Tensor, order: Tensor) -> Tensor:
     """Blend (B, 2, 3, H, W) in place with black, its mean grey or its own grey, sample by sample.
 
     Each of the three slots runs once over the batch; which blend a sample gets there is in the

@@ -27,6 +27,7 @@ __all__ = [
     "SPLITS",
     "PairFiles",
     "PairFolder",
+    "Place",
     "find_pairs",
     "fingerprint",
     "read_image",
@@ -44,6 +45,10 @@ class PairFiles(NamedTuple):
     before: Path
     after: Path
     label: Path | None
+
+
+Place = int | tuple[int, float, float]
+"""An item, or an item whose tile is moved by shares of its side, down and right."""
 
 
 class _Tile(NamedTuple):
@@ -120,7 +125,8 @@ class PairFolder(Dataset[tuple[Tensor, Tensor, Tensor, int]]):
     the item's own index, with which `names[index]` tells what it was.
 
     Args:
-        root: The folder that holds the split folders, or `A`, `B` and `label` themselves.
+        root: The folder that holds the split folders, or `A`, `B` and `label` themselves; several
+            folders are one dataset, whose names begin with the folder's.
         split: `train`, `val` or `test`; None if `root` has no split folders.
         tile: Cut every image into non-overlapping squares of this side; None keeps it whole.
         cache: Decode everything now and keep it in memory, seven bytes a pixel. Forked workers
@@ -133,7 +139,7 @@ class PairFolder(Dataset[tuple[Tensor, Tensor, Tensor, int]]):
 
     def __init__(
         self,
-        root: Path | str,
+        root: Path | str | Sequence[Path | str],
         split: str | None = None,
         *,
         tile: int | None = None,
@@ -141,7 +147,7 @@ class PairFolder(Dataset[tuple[Tensor, Tensor, Tensor, int]]):
     ) -> None:
         if tile is not None and tile < 1:
             raise DataError(f"tile = {tile} is not a size. Use a positive number, or None.")
-        self.pairs = find_pairs(root, split)
+        self.pairs = _find_all([root] if isinstance(root, Path | str) else root, split)
         self.tile = tile
         self.names: list[str] = []
         self.sizes: list[tuple[int, int]] = []
@@ -157,10 +163,14 @@ class PairFolder(Dataset[tuple[Tensor, Tensor, Tensor, int]]):
     def __len__(self) -> int:
         return len(self._tiles)
 
-    def __getitem__(self, index: int) -> tuple[Tensor, Tensor, Tensor, int]:
+    def __getitem__(self, place: Place) -> tuple[Tensor, Tensor, Tensor, int]:
+        index, down, right = place if isinstance(place, tuple) else (place, 0.0, 0.0)
         pair, top, left = self._tiles[index]
         images = self._cache[pair] if self._cache is not None else _read_pair(self.pairs[pair])
         if self.tile is not None:
+            height, width = images[2].shape
+            top = min(max(top + round(down * self.tile), 0), height - self.tile)
+            left = min(max(left + round(right * self.tile), 0), width - self.tile)
             rows, columns = slice(top, top + self.tile), slice(left, left + self.tile)
             # (..., H, W) -> (..., tile, tile)
             before, after, mask = (image[..., rows, columns] for image in images)
@@ -188,6 +198,16 @@ class PairFolder(Dataset[tuple[Tensor, Tensor, Tensor, int]]):
                 self.names.append(tile_name(pair.name, row, column, grid))
                 self.sizes.append((tile, tile))
                 self._tiles.append(_Tile(index, row * tile, column * tile))
+
+
+def _find_all(roots: Sequence[Path | str], split: str | None) -> list[PairFiles]:
+    if len(roots) == 1:
+        return find_pairs(roots[0], split)
+    return [
+        pair._replace(name=f"{Path(root).name}/{pair.name}")
+        for root in roots
+        for pair in find_pairs(root, split)
+    ]
 
 
 def _by_stem(folder: Path, root: Path | str) -> dict[str, Path]:

@@ -17,6 +17,8 @@ LABELS: dict[Metric, str] = {
     "iou": "IoU, %",
     "gflops": "GFLOPs",
     "pairs_per_s": "pairs/s",
+    "f1_levir": "F1 on LEVIR, %",
+    "f1_clcd": "F1 on CLCD, %",
 }
 QUICK_NOTE = (
     "Not a reproduction: a tiny model with a random backbone, a few steps on synthetic tiles. "
@@ -25,8 +27,14 @@ QUICK_NOTE = (
 
 
 def header(table: Table) -> list[str]:
-    """Column names: for each metric ours, then the paper's."""
-    return ["", *(f"{who} {LABELS[m]}" for m in table.metrics for who in ("ours:", "paper:"))]
+    """Column names: for each metric ours, then the paper's, if it has any."""
+    who = ("ours:", "paper:") if quoted(table) else ("ours:",)
+    return ["", *(f"{one} {LABELS[m]}" for m in table.metrics for one in who)]
+
+
+def quoted(table: Table) -> bool:
+    """Whether the paper has such a table."""
+    return any(row.paper for row in table.rows)
 
 
 def lines(table: Table, filled: Sequence[Filled]) -> list[list[str]]:
@@ -38,8 +46,10 @@ def lines(table: Table, filled: Sequence[Filled]) -> list[list[str]]:
             values = item.ours[metric]
             mean = f"{sum(values) / len(values):.2f}"
             spread = f" ± {(max(values) - min(values)) / 2:.2f}" if len(values) > 1 else ""
-            quoted = item.row.paper.get(metric)
-            cells += [mean + spread, "" if quoted is None else f"{quoted:.2f}"]
+            cells.append(mean + spread)
+            if quoted(table):
+                figure = item.row.paper.get(metric)
+                cells.append("" if figure is None else f"{figure:.2f}")
         rows.append(cells)
     return rows
 
@@ -63,26 +73,31 @@ def _markdown(cells: Sequence[str]) -> str:
 
 
 def _picture(table: Table, filled: Sequence[Filled], path: Path, note: str) -> None:
-    """Our first metric and the paper's, in two panels that share the rows and not the axis."""
+    """Our first metric beside the paper's, or our metrics, in panels that share only the rows."""
     import matplotlib
 
     matplotlib.use("Agg")
     from matplotlib import pyplot as plt
 
-    metric = table.metrics[0]
+    panels: list[tuple[str, Metric, list[list[float]], str]] = []
+    shown = table.metrics[:1] if quoted(table) else table.metrics[:2]
+    for metric in shown:
+        panels.append(("ours", metric, [item.ours[metric] for item in filled][::-1], "#2f6f9f"))
+    if quoted(table):
+        theirs = [[item.row.paper[shown[0]]] for item in filled][::-1]
+        panels.append(("paper", shown[0], theirs, "#9a9a9a"))
     names = [item.row.name for item in filled][::-1]
-    height = 1.6 + 0.32 * len(names)
-    figure, axes = plt.subplots(1, 2, figsize=(10, height), sharey=True, constrained_layout=True)
-    ours = [item.ours[metric] for item in filled][::-1]
-    means = [sum(v) / len(v) for v in ours]
-    error = [[m - min(v) for m, v in zip(means, ours, strict=True)]]
-    error.append([max(v) - m for m, v in zip(means, ours, strict=True)])
-    axes[0].barh(names, means, xerr=error if len(ours[0]) > 1 else None, color="#2f6f9f")
-    quoted = [item.row.paper[metric] for item in filled][::-1]
-    axes[1].barh(names, quoted, color="#9a9a9a")
-    for axis, title, values in zip(axes, ("ours", "paper"), (means, quoted), strict=True):
-        axis.set(title=title, xlabel=LABELS[metric])
-        low, high = min(values), max(values)
+    figure, axes = plt.subplots(
+        1, len(panels), figsize=(10, 1.6 + 0.32 * len(names)), sharey=True, constrained_layout=True
+    )
+    for axis, (who, metric, values, colour) in zip(axes, panels, strict=True):
+        means = [sum(v) / len(v) for v in values]
+        error = [[m - min(v) for m, v in zip(means, values, strict=True)]]
+        error.append([max(v) - m for m, v in zip(means, values, strict=True)])
+        several = any(len(v) > 1 for v in values)
+        axis.barh(names, means, xerr=error if several else None, color=colour)
+        axis.set(title=who, xlabel=LABELS[metric])
+        low, high = min(means), max(means)
         if low > 0.8 * high:  # close together: show the differences, not the bars
             margin = max(0.25 * (high - low), 0.01 * high)
             axis.set_xlim(low - margin, high + margin)

@@ -24,7 +24,7 @@ from adadino.data.synthetic import write_dataset
 from adadino.devices import choose_device
 from adadino.errors import BackboneWarning, DataError
 from adadino.evaluation import Protocol, evaluate, same_size
-from adadino.experiments.tables import Metric, Row, Table
+from adadino.experiments.tables import Metric, Row, Study, Table
 from adadino.files import write_atomic
 from adadino.model.adadino import AdaDINO
 from adadino.model.checkpoint import load
@@ -35,6 +35,9 @@ from adadino.training.run import train
 QUICK = (
     "preset=tiny",
     "train.epochs=3",
+    "train.validate_every=1",
+    "train.precision=32",
+    "train.cuda_graph=false",
     "train.accumulate=1",
     "train.dice=foreground",
     "train.bscs_warmup=1",
@@ -43,6 +46,7 @@ QUICK = (
     "train.batch=4",
     "train.lr=3e-3",
     "augment.size=64",
+    "data.tile=64",
     "data.workers=0",
     "data.cache=true",
 )
@@ -98,7 +102,7 @@ def reproduce(table: Table, setting: Setting, say: Say = lambda _: None) -> list
     """
     _check_inputs(table, setting)
     if setting.quick:
-        for dataset in sorted({row.dataset for row in table.rows}):
+        for dataset in _datasets(table):
             _synthetic(setting.out, dataset)
     filled = []
     for row in table.rows:
@@ -112,11 +116,13 @@ def reproduce(table: Table, setting: Setting, say: Say = lambda _: None) -> list
 
 def run_config(row: Row, seed: int, setting: Setting, *, ranking: str | None = None) -> RunConfig:
     """The recipe of one row: the paper's, the row's overrides, the user's."""
-    root = setting.out / "data" if setting.quick else setting.data
+    folder = setting.out / "data" if setting.quick else setting.data
+    root = ",".join(f"{folder}/{name}" for name in row.dataset.split(","))
     overrides = [
-        "preset=vitl16",
+        f"preset={row.study.preset}",
+        *row.study.recipe,
         *(QUICK if setting.quick else ()),
-        f"data.root={root}/{row.dataset}",
+        f"data.root={root}",
         f"train.seed={seed}",
         *row.overrides,
         *setting.overrides,
@@ -131,8 +137,8 @@ def run_config(row: Row, seed: int, setting: Setting, *, ranking: str | None = N
     identity.pop("output")
     identity["data"] = row.dataset
     digest = hashlib.sha256(json.dumps(identity, sort_keys=True).encode()).hexdigest()[:10]
-    folder = setting.out / "runs" / row.dataset / f"{digest}-seed{seed}"
-    return dataclasses.replace(config, output=str(folder))
+    place = setting.out / "runs" / row.dataset.replace(",", "+") / f"{digest}-seed{seed}"
+    return dataclasses.replace(config, output=str(place))
 
 
 def _result(
@@ -141,16 +147,20 @@ def _result(
     ranking = None
     if row.ranked_by is not None:
         base = dataclasses.replace(row, overrides=row.ranked_by, ranked_by=None)
-        ranking = _ranking(run_config(base, seed, setting))
+        ranking = _ranking(run_config(base, seed, setting), row.study, setting)
     config = run_config(row, seed, setting, ranking=ranking)
-    scored = [_scored(config, protocol, metrics, setting) for protocol in row.protocols]
+    scored = [_scored(config, row.study, protocol, metrics, setting) for protocol in row.protocols]
     if row.pick == "worst":
         return min(scored, key=lambda scores: scores[metrics[0]])
     return {m: statistics.fmean(scores[m] for scores in scored) for m in metrics}
 
 
 def _scored(
-    config: RunConfig, protocol: Protocol, metrics: Sequence[Metric], setting: Setting
+    config: RunConfig,
+    study: Study,
+    protocol: Protocol,
+    metrics: Sequence[Metric],
+    setting: Setting,
 ) -> dict[Metric, float]:
     """One model under one protocol, from its folder if it was scored before."""
     key = hashlib.sha256(repr((protocol, sorted(metrics))).encode()).hexdigest()[:10]
@@ -158,41 +168,47 @@ def _scored(
     if path.is_file():
         found: dict[Metric, float] = json.loads(path.read_text())["ours"]
         return found
-    model = _trained(config)
+    model = _trained(config, study)
     device = choose_device(setting.device)
-    scores = evaluate(model, PairFolder(config.data.root, "test"), protocol, device=device)
-    ours: dict[Metric, float] = {
-        "f1": 100 * scores.confusion.f1,
-        "iou": 100 * scores.confusion.iou,
-    }
+    ours: dict[str, float] = {}
+    said = {}
+    for root in config.data.root:
+        dataset = PairFolder(root, study.split, tile=config.data.tile, cache=config.data.cache)
+        scores = evaluate(model, dataset, protocol, device=device)
+        name, f1, iou = Path(root).name, 100 * scores.confusion.f1, 100 * scores.confusion.iou
+        ours |= {"f1": f1, "iou": iou, f"f1_{name}": f1}
+        said[name] = scores.as_dict()
     if "gflops" in metrics:
         ours["gflops"] = gflops(model.config)
     if "pairs_per_s" in metrics:
         size, repeats = (64, 3) if setting.quick else (256, 20)
         ours["pairs_per_s"] = throughput(model, batch=protocol.batch, size=size, measured=repeats)
     kept = {m: ours[m] for m in metrics}
-    write_atomic(path, json.dumps({"ours": kept, "evaluation": scores.as_dict()}, indent=2) + "\n")
+    write_atomic(path, json.dumps({"ours": kept, "evaluation": said}, indent=2) + "\n")
     return kept
 
 
-def _trained(config: RunConfig) -> AdaDINO:
+def _trained(config: RunConfig, study: Study) -> AdaDINO:
     with warnings.catch_warnings():
         # Without weights only --quick gets here, and its tables say what they are.
         warnings.simplefilter("ignore", BackboneWarning)
         train(config, quiet=True)
-    return load(Path(config.output) / "best")
+    return load(Path(config.output) / study.checkpoint)
 
 
-def _ranking(config: RunConfig) -> str:
+def _ranking(config: RunConfig, study: Study, setting: Setting) -> str:
     """Chunks by the trained policy's mean score over the training set, kept beside the model."""
     path = Path(config.output) / "results" / "ranking.json"
     if not path.is_file():
-        model = _trained(config)
-        dataset = PairFolder(config.data.root, "train")
+        device = choose_device(setting.device)
+        model = _trained(config, study).to(device)
+        dataset = PairFolder(
+            config.data.root, "train", tile=config.data.tile, cache=config.data.cache
+        )
         batch = config.train.batch
         starts = range(0, len(dataset), batch)
         pairs = (
-            (before.float() / 255, after.float() / 255)
+            (before.to(device).float() / 255, after.to(device).float() / 255)
             for start in starts
             for before, after, _ in same_size(
                 dataset, range(start, min(start + batch, len(dataset)))
@@ -212,19 +228,25 @@ def _synthetic(out: Path, dataset: str) -> None:
         write_atomic(done, "")
 
 
+def _datasets(table: Table) -> list[str]:
+    return sorted({name for row in table.rows for name in row.dataset.split(",")})
+
+
 def _check_inputs(table: Table, setting: Setting) -> None:
     if setting.quick:
         return
     missing = []
-    for dataset in sorted({row.dataset for row in table.rows}):
-        for split in ("train", "val", "test"):
+    study = table.rows[0].study
+    for dataset in _datasets(table):
+        for split in ("train", "val") if study.split == "val" else ("train", "val", "test"):
             folder = None if setting.data is None else setting.data / dataset / split
             if folder is None or not folder.is_dir():
                 where = folder or f"DATA/{dataset}/{split}"
                 missing.append(f"{where} (adadino prepare {dataset} SOURCE DATA/{dataset})")
                 break
     if setting.backbone is None:
-        missing.append("the ViT-L/16 SAT-493M weights (--backbone FILE; README, 'Weights')")
+        weights = "ViT-L/16 SAT-493M" if study.preset == "vitl16" else study.preset
+        missing.append(f"the {weights} weights (--backbone FILE; README, 'Weights')")
     if missing:
         listed = "; ".join(missing)
         raise DataError(

@@ -69,26 +69,30 @@ class Blender:
         self._height = height
         self._due = deque(sorted(tiles, key=lambda tile: tile.index))
         self._expected = {tile.index for tile in self._due}
-        self._arrived: dict[int, Float] = {}
+        self._arrived: dict[int, Float | None] = {}
         self._weight = weight
         self._top = start  # the scene row of the first row held
         rows = min(len(weight), height)
         self._sum = np.zeros((rows, width), np.float32)
         self._weights = np.zeros((rows, width), np.float32)
 
-    def add(self, tile: Tile, probability: Float) -> None:
+    def add(self, tile: Tile, probability: Float | None) -> None:
         """Take one tile's probabilities (tile, tile); tiles may come in any order.
+
+        None stands for a tile without data. Pixels without data are NaN, in every tile that has
+        them, and come out as NaN.
 
         Raises:
             ValueError: The tile is not expected, or no longer; or it has another size.
         """
         if tile.index not in self._expected:
             raise ValueError(f"tile {tile.index} was added before or is not among the tiles")
-        if probability.shape != self._weight.shape:
+        if probability is not None and probability.shape != self._weight.shape:
             raise ValueError(f"a tile is {self._weight.shape}, not {probability.shape}")
         self._expected.remove(tile.index)
         # A copy: the caller may reuse its batch before this tile's turn comes.
-        self._arrived[tile.index] = np.array(probability, np.float32)
+        copied = None if probability is None else np.array(probability, np.float32)
+        self._arrived[tile.index] = copied
 
     def finished(self) -> Iterator[tuple[int, Float]]:
         """Yield (first row, block (h, width)) for the rows that no later tile can touch.
@@ -102,7 +106,9 @@ class Blender:
             if not self._due or self._due[0].index not in self._arrived:
                 return
             tile = self._due.popleft()
-            self._accumulate(tile, self._arrived.pop(tile.index))
+            probability = self._arrived.pop(tile.index)
+            if probability is not None:
+                self._accumulate(tile, probability)
 
     def _accumulate(self, tile: Tile, probability: Float) -> None:
         rows, cols = tile.window

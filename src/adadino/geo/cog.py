@@ -165,11 +165,8 @@ def raster_writer(
     """
     path = Path(path)
     check_target(path, inputs=inputs, overwrite=overwrite)
+    check_raster(path, grid)
     png = path.suffix.lower() == ".png"
-    if not png and path.suffix.lower() not in (".tif", ".tiff"):
-        raise WriteError(f"{path} is no raster name; end it in .tif, or in .png for pixels.")
-    if png and grid.crs is not None:
-        raise WriteError(f"{path}: a PNG cannot hold coordinates; end the name in .tif.")
     with _scratch(path) as scratch:
         rows, made = scratch / "rows.tif", scratch / f"made{path.suffix}"
         with _gdal(path):
@@ -184,6 +181,19 @@ def raster_writer(
             _verify(made, writer.checksums)
         with atomic(path) as part:
             made.replace(part)
+
+
+def check_raster(path: Path, grid: Grid) -> None:
+    """Refuse a name that no raster of this grid can have.
+
+    Raises:
+        WriteError: The suffix is not one we write, or a PNG would need coordinates.
+    """
+    suffix = path.suffix.lower()
+    if suffix not in (".tif", ".tiff", ".png"):
+        raise WriteError(f"{path} is no raster name; end it in .tif, or in .png for pixels.")
+    if suffix == ".png" and grid.crs is not None:
+        raise WriteError(f"{path}: a PNG cannot hold coordinates; end the name in .tif.")
 
 
 def check_target(

@@ -36,7 +36,10 @@ def write_qml(path: Path | str, *kinds: Kind) -> None:
 
 
 def _mask(root: Element) -> None:
-    """Change in red; no change is transparent, so that the image below stays visible."""
+    """Change in red; no change is transparent, so that the image below stays visible.
+
+    Nodata has no entry: the raster names its value, and QGIS draws no such pixel.
+    """
     renderer = _raster(root, "paletted")
     palette = SubElement(renderer, "colorPalette")
     SubElement(palette, "paletteEntry", value="0", color="#000000", alpha="0", label="no change")
@@ -49,7 +52,11 @@ def _probability(root: Element) -> None:
     renderer.attrib.update(classificationMin="0", classificationMax="1")
     shader = SubElement(SubElement(renderer, "rastershader"), "colorrampshader")
     shader.attrib.update(
-        colorRampType="INTERPOLATED", classificationMode="1", minimumValue="0", maximumValue="1"
+        colorRampType="INTERPOLATED",
+        classificationMode="1",  # continuous: the items below are all there is
+        clip="0",
+        minimumValue="0",
+        maximumValue="1",
     )
     for value in (0, 0.25, 0.5, 0.75, 1):
         alpha = str(round(255 * value))
@@ -58,9 +65,25 @@ def _probability(root: Element) -> None:
 
 def _raster(root: Element, renderer: str) -> Element:
     pipe = SubElement(root, "pipe")
-    return SubElement(
+    # Whatever the user's default: between two classes lies no third one.
+    SubElement(
+        SubElement(pipe, "provider"),
+        "resampling",
+        enabled="false",
+        zoomedInResamplingMethod="nearestNeighbour",
+        zoomedOutResamplingMethod="nearestNeighbour",
+        maxOversampling="2",
+    )
+    drawn = SubElement(
         pipe, "rasterrenderer", type=renderer, band="1", opacity="1", alphaBand="-1", nodataColor=""
     )
+    SubElement(drawn, "rasterTransparency")
+    # The limits are ours, 0 and 1, and not to be estimated from what is on the screen.
+    origin = SubElement(drawn, "minMaxOrigin")
+    SubElement(origin, "limits").text = "None"
+    SubElement(origin, "extent").text = "WholeRaster"
+    SubElement(origin, "statAccuracy").text = "Estimated"
+    return drawn
 
 
 def _polygons(root: Element) -> None:

@@ -45,6 +45,8 @@ from adadino.geo.stretch import (
     sample_windows,
 )
 
+Bytes = NDArray[np.uint8]  # (3, h, w)
+
 
 class PairWindow(NamedTuple):
     """A window of both dates."""
@@ -108,9 +110,20 @@ class PairReader:
         """
         before, after, valid = self.read_raw(window)
         before, after = self.stretch(before), self.stretch(after)
-        before[:, ~valid] = 0.0
-        after[:, ~valid] = 0.0
+        _clear(valid, before, after)
         return PairWindow(before, after, valid)
+
+    @property
+    def holds_bytes(self) -> bool:
+        """Whether `read_bytes` gives all there is to know."""
+        return self.stretch is BYTES and self._warp is None
+
+    def read_bytes(self, window: Window) -> tuple[Bytes, Bytes, NDArray[np.bool_]]:
+        """Read a window of images that hold bytes: `read` times 255, in a quarter of the memory."""
+        first, second, valid = self.read_raw(window)
+        before, after = first.astype(np.uint8), second.astype(np.uint8)
+        _clear(valid, before, after)
+        return before, after, valid
 
     def read_raw(self, window: Window) -> PairWindow:
         """Read a window without stretching; invalid pixels hold whatever the files hold."""
@@ -220,6 +233,13 @@ def open_pair(
         reader.close()
         raise
     return reader
+
+
+def _clear(valid: NDArray[np.bool_], *images: NDArray[np.generic]) -> None:
+    """Set what is not valid to zero."""
+    if not valid.all():
+        for image in images:
+            image[:, ~valid] = 0
 
 
 def _joint_stretch(reader: PairReader) -> Stretch:

@@ -22,6 +22,7 @@ from adadino.model.encoder import Encoder
 from adadino.model.inputs import ImageLike, check_pair, to_tensor
 from adadino.model.pyramid import Pyramid
 from adadino.model.refiner import Refiner
+from adadino.model.stream import Stream
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -75,7 +76,9 @@ class AdaDINO(nn.Module):
         super().__init__()
         self.config = config
         self.encoder = Encoder(config, backbone=backbone)
-        self.neck = Pyramid(dim=config.backbone.dim, width=config.cpgr.width)
+        self.stream = Stream() if config.stream.name == "lite0" else None
+        streamed = self.stream is not None
+        self.neck = Pyramid(dim=config.backbone.dim, width=config.cpgr.width, streamed=streamed)
         self.decoder = CPGR(config)
         self.refiner = Refiner() if config.cpgr.refiner else None
         self.normalize = Normalize(config.backbone.mean, config.backbone.std)
@@ -102,24 +105,29 @@ class AdaDINO(nn.Module):
         if not 1 <= k <= self.config.bscs.chunks:
             raise ConfigError(f"k is {k}, must be between 1 and {self.config.bscs.chunks}.")
         height, width = before.shape[-2:]
-        encoding = self.encoder(self.prepare(before, after), k=k, chunks=chunks)
-        pyramid = self.decoder(self.neck(encoding.features), encoding.responses)
+        images = self.pad(torch.cat((before, after)).float())
+        encoding = self.encoder(self.prepare(images), k=k, chunks=chunks)
+        local = None if self.stream is None else self.stream(images)
+        pyramid = self.decoder(self.neck(encoding.features, local), encoding.responses)
         finest = pyramid[0].float() if self.refiner is None else self.refiner(pyramid[0])
         stride = self.config.stride
         padded = -(-height // stride) * stride, -(-width // stride) * stride
         logits = F.interpolate(finest, padded, mode="bilinear", align_corners=False)
         return Output(logits[..., :height, :width], pyramid, encoding.responses, encoding.scores)
 
-    def prepare(self, before: Tensor, after: Tensor) -> Tensor:
-        """Stack both dates (2B, 3, .., ..), pad to whole tokens, enlarge and normalise.
+    def pad(self, images: Tensor) -> Tensor:
+        """Pad images (B, 3, H, W) to whole tokens.
 
-        In float32, and with the paper's interpolation (App. A). Padding repeats the edge, which
-        works from a single pixel up and puts no line of another colour beside the image.
+        Padding repeats the edge, which works from a single pixel up and puts no line of another
+        colour beside the image.
         """
-        images = torch.cat((before, after)).float()
         bottom, right = (-size % self.config.stride for size in images.shape[-2:])
         if bottom or right:
             images = F.pad(images, (0, right, 0, bottom), mode="replicate")
+        return images
+
+    def prepare(self, images: Tensor) -> Tensor:
+        """Enlarge and normalise: in float32, and with the paper's interpolation (App. A)."""
         if self.config.scale != 1:
             size = [side * self.config.scale for side in images.shape[-2:]]
             images = F.interpolate(
@@ -177,12 +185,14 @@ class AdaDINO(nn.Module):
         return tuple(tuple(row) for row in order.tolist())
 
     def components(self) -> dict[str, nn.Module]:
-        """The parts by the paper's names: backbone, cgla, bscs, neck, cpgr (with the refiner)."""
+        """The parts by the paper's names (cpgr with the refiner), and the stream if any."""
         cpgr = [self.decoder] + ([self.refiner] if self.refiner is not None else [])
+        stream = {} if self.stream is None else {"stream": self.stream}
         return {
             "backbone": self.encoder.backbone,
             "cgla": self.encoder.cgla,
             "bscs": self.encoder.bscs,
             "cpgr": nn.ModuleList(cpgr),
             "neck": self.neck,
+            **stream,
         }

@@ -83,7 +83,8 @@ class Attention(nn.Module):
         # (B, N, 3 D) -> 3 x (B, N, heads, D / heads). Tokens stay outermost in memory, the order in
         # which attention kernels write their result, so that no tensor is copied to be turned over.
         q, k, v = qkv.view(B, N, 3, self.heads, D // self.heads).unbind(2)
-        cos, sin = (table[:, None].to(x.dtype) for table in rope)
+        # Not x's type: under autocast a LayerNorm hands on float32, and so would the rotation.
+        cos, sin = (table[:, None].to(qkv.dtype) for table in rope)
         q, k = rotate(q, cos, sin).transpose(1, 2), rotate(k, cos, sin).transpose(1, 2)
         x = F.scaled_dot_product_attention(q, k, v.transpose(1, 2))
         return self.proj(x.transpose(1, 2).reshape(B, N, D))

@@ -93,7 +93,7 @@ class CGLA(nn.Module):
             The adapted tokens, and the responses, each (B, 1, h, w).
         """
         prefix = x.shape[1] - grid[0] * grid[1]
-        patches = F.layer_norm(x[:, prefix:], x.shape[-1:])
+        patches = F.layer_norm(x[:, prefix:], x.shape[-1:]).to(x.dtype)  # autocast gives float32
         features = patches.transpose(1, 2).unflatten(2, grid)  # (2B, hw, D) -> (2B, D, h, w)
 
         context = self.f_ctx(self.f_rel(self.relation(features)))  # (B, H, h, w)

@@ -24,6 +24,7 @@ from adadino.errors import ConfigError, NormalizationWarning, WeightsError
 from adadino.files import atomic
 from adadino.model.adadino import AdaDINO
 from adadino.model.inputs import ImageLike
+from adadino.model.lite0 import load_lite0
 from adadino.model.weights import (
     BackboneWeights,
     check_backbone,
@@ -55,9 +56,16 @@ def build(config: Config, backbone: str | Path | None = None) -> AdaDINO:
             neither, the backbone is random, which is good for tests only.
     """
     source = backbone if backbone is not None else config.backbone.weights
-    if source is None:
-        return AdaDINO(config)
-    return _assemble(config, read_backbone(source, config.backbone))
+    model = (
+        AdaDINO(config)
+        if source is None
+        else _assemble(config, read_backbone(source, config.backbone))
+    )
+    start = config.stream.weights
+    if model.stream is not None and start is not None:
+        trunk = load_lite0(None if start == "imagenet" else start, levels=model.stream.levels)
+        model.stream.load_state_dict(trunk.state_dict())
+    return model
 
 
 def trained_tensors(model: AdaDINO, *, with_backbone: bool = False) -> dict[str, Tensor]:

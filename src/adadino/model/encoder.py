@@ -5,6 +5,7 @@ Both dates travel as one batch (2B, N, D), first dates first, so that a frozen b
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from typing import NamedTuple
 
 import torch
@@ -64,6 +65,10 @@ class Encoder(nn.Module):
         grid = images.shape[-2] // patch, images.shape[-1] // patch
         prefix = backbone.config.prefix
         rope = backbone.rope(*grid)
+        # Frozen weights held in half precision need no autocast, which would run every LayerNorm and
+        # with it every residual in float32: half the bytes, and no casts between.
+        half = backbone.cls_token.dtype != torch.float32
+        plain = torch.autocast(images.device.type, enabled=False) if half else nullcontext()
         choose = chunks is None and k < self.bscs.config.chunks and len(self.bscs.policies) > 0
 
         x = backbone.embed(images)
@@ -74,10 +79,11 @@ class Encoder(nn.Module):
                 score = self.bscs.score(index, *split_dates(x[:, prefix:]))
                 scores.append(score)
             chosen = self.bscs.select(index, k=k, scores=score, chunks=chunks)
-            if self.checkpointing and x.requires_grad:
-                x = checkpoint(block, x, rope, chosen, use_reentrant=False)
-            else:
-                x = block(x, rope, chosen)
+            with plain:
+                if self.checkpointing and x.requires_grad:
+                    x = checkpoint(block, x, rope, chosen, use_reentrant=False)
+                else:
+                    x = block(x, rope, chosen)
             if str(index) in self.cgla:
                 x, response = self.cgla[str(index)](x, grid)
                 responses.append(response)

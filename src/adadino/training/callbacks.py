@@ -64,6 +64,8 @@ class Keeper(pl.Callback):
     def on_train_epoch_end(self, trainer: pl.Trainer, task: pl.LightningModule) -> None:
         """Runs after validation. `last.ckpt` comes last: it is what says the epoch is finished."""
         assert isinstance(task, ChangeTask)
+        if not validated(task):
+            return
         row = task.history[-1]
         better = row["f1"] > task.best_f1
         if better:
@@ -116,9 +118,9 @@ class Reporter(pl.Callback):
     def on_train_epoch_end(self, trainer: pl.Trainer, task: pl.LightningModule) -> None:
         """Report loss, F1, pace and the time that is left."""
         assert isinstance(task, ChangeTask)
-        if not trainer.is_global_zero:
-            return
         self.epochs += 1
+        if not (trainer.is_global_zero and validated(task)):
+            return
         row, seconds = task.history[-1], time.monotonic() - self.started
         total = int(trainer.max_epochs or 0)
         left = seconds / self.epochs * (total - row["epoch"])
@@ -129,6 +131,11 @@ class Reporter(pl.Callback):
             file=sys.stderr,
             flush=True,
         )
+
+
+def validated(task: ChangeTask) -> bool:
+    """Whether the epoch that ends now was validated: its row is in the history."""
+    return bool(task.history) and task.history[-1]["epoch"] == task.current_epoch + 1
 
 
 def choose_examples(dataset: PairFolder, count: int) -> list[int]:

@@ -41,8 +41,8 @@ update, precision {config.train.precision}, seed {config.train.seed}.
 ## Scores
 
 Validation split, one confusion matrix over all pixels, batches of {config.train.batch}, \
-threshold 0.5, epoch {best["epoch"]:.0f} of {len(history)} (the best of them, chosen on this very \
-split).
+threshold 0.5, epoch {best["epoch"]:.0f} of {history[-1]["epoch"]:.0f} (the best of them, chosen \
+on this very split).
 
 | F1 | IoU | precision | recall | OA | kappa |
 |---|---|---|---|---|---|

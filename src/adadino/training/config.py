@@ -17,14 +17,22 @@ from adadino.errors import ConfigError
 class DataConfig:
     """Which pairs, and how they are read."""
 
-    root: str = ""
-    """Folder with train/ and val/, each with A, B and label (`adadino prepare` makes it)."""
+    root: tuple[str, ...] = ()
+    """Folder with train/ and val/, each with A, B and label (`adadino prepare` makes it); several
+    folders are one dataset."""
     tile: int | None = None
     """Cut larger images into tiles of this side on the fly; None takes them as they are."""
+    roam: bool = False
+    """Draw every training tile's place anew each epoch, up to half a tile from its own."""
     workers: int = 2
     """Reading processes."""
     cache: bool = False
     """Hold the decoded pairs in memory."""
+
+    @property
+    def name(self) -> str:
+        """The folders, for messages."""
+        return ", ".join(self.root)
 
 
 @dataclass(frozen=True)
@@ -42,6 +50,8 @@ class TrainConfig:
     """Where the cosine ends."""
     schedule: Literal["epoch", "step"] = "epoch"
     """How often the cosine moves."""
+    validate_every: int = 1
+    """Epochs between validations; checkpoints are written after them."""
     bscs_warmup: int = 3
     """Epochs with all FFN chunks, before the policy chooses."""
     lambda_start: float = 5
@@ -55,6 +65,9 @@ class TrainConfig:
     """32 is the paper's. bf16 holds the frozen weights in bf16 and runs the rest in autocast."""
     compile: bool = False
     """Compile the model: slower to start, faster after."""
+    cuda_graph: bool = False
+    """Record the step as a CUDA graph: for small models, whose kernels the host cannot issue as
+    fast as they run. One device, without `compile` and `checkpointing`."""
     checkpointing: bool = False
     """Recompute the blocks in the backward pass: less memory, a third more time."""
     devices: int = 1
@@ -65,9 +78,20 @@ class TrainConfig:
     """Log to Weights & Biases too."""
 
     def __post_init__(self) -> None:
-        for name in ("epochs", "batch", "accumulate", "devices", "nodes"):
+        for name in ("epochs", "batch", "accumulate", "validate_every", "devices", "nodes"):
             if getattr(self, name) < 1:
                 raise ConfigError(f"train.{name} is {getattr(self, name)}, must be at least 1.")
+        if self.epochs % self.validate_every:
+            raise ConfigError(
+                f"train.validate_every is {self.validate_every}, must divide train.epochs = "
+                f"{self.epochs}: a run ends with a validation."
+            )
+        if self.cuda_graph and (self.compile or self.checkpointing):
+            raise ConfigError(
+                "train.cuda_graph goes with neither train.compile nor train.checkpointing."
+            )
+        if self.cuda_graph and self.devices * self.nodes > 1:
+            raise ConfigError("train.cuda_graph works on one device; set train.devices=1.")
         if not 0 <= self.min_lr <= self.lr:
             raise ConfigError(f"train.min_lr {self.min_lr} must lie between 0 and lr {self.lr}.")
 

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 from torch.utils.data import DataLoader, Sampler
 
-from adadino.data.folder import PairFolder
+from adadino.data.folder import PairFolder, Place
 from adadino.errors import TrainingError
 from adadino.training.config import RunConfig
 
@@ -22,11 +22,14 @@ Batch = tuple[Tensor, Tensor, Tensor, Tensor]
 Loader = DataLoader[tuple[Tensor, Tensor, Tensor, int]]
 
 
-class EpochSampler(Sampler[int]):
+class EpochSampler(Sampler[Place]):
     """A fresh permutation for every epoch, cut to whole batches and dealt out to the ranks."""
 
-    def __init__(self, length: int, *, batch: int, seed: int, rank: int, world: int) -> None:
+    def __init__(
+        self, length: int, *, batch: int, seed: int, rank: int, world: int, roam: bool = False
+    ) -> None:
         self.length, self.seed, self.rank, self.world = length, seed, rank, world
+        self.roam = roam
         self.per_rank = length // (batch * world) * batch
         self.epoch = 0
 
@@ -34,10 +37,14 @@ class EpochSampler(Sampler[int]):
         """Lightning calls this before each epoch."""
         self.epoch = epoch
 
-    def __iter__(self) -> Iterator[int]:
+    def __iter__(self) -> Iterator[Place]:
         generator = torch.Generator().manual_seed(self.seed * 1_000_003 + self.epoch)
         order = torch.randperm(self.length, generator=generator).tolist()
-        return iter(order[self.rank : self.per_rank * self.world : self.world])
+        mine = order[self.rank : self.per_rank * self.world : self.world]
+        if not self.roam:
+            return iter(mine)
+        moves = (torch.rand(self.length, 2, generator=generator) - 0.5).tolist()
+        return iter([(index, *moves[index]) for index in mine])
 
     def __len__(self) -> int:
         return self.per_rank
@@ -73,15 +80,17 @@ class PairData(pl.LightningDataModule):
             seed=settings.seed,
             rank=trainer.global_rank,
             world=trainer.world_size,
+            roam=self.config.data.roam,
         )
         if not len(sampler):
             raise TrainingError(
-                f"{self.config.data.root}: {len(dataset)} training tiles do not fill one batch of "
+                f"{self.config.data.name}: {len(dataset)} training tiles do not fill one batch of "
                 f"{settings.batch} on {trainer.world_size} device(s); lower train.batch."
             )
         # In a resumed run Lightning starts the reading processes before it calls set_epoch, and
         # before its own count of epochs is right; the checkpoint's history is.
-        sampler.set_epoch(len(cast(Any, trainer.lightning_module).history))
+        history = cast(Any, trainer.lightning_module).history
+        sampler.set_epoch(int(history[-1]["epoch"]) if history else 0)
         return self.loader(dataset, sampler)
 
     def val_dataloader(self) -> Loader:
@@ -90,13 +99,13 @@ class PairData(pl.LightningDataModule):
         assert trainer is not None
         if len(dataset) < trainer.world_size:
             raise TrainingError(
-                f"{self.config.data.root}: {len(dataset)} validation tile(s) for "
+                f"{self.config.data.name}: {len(dataset)} validation tile(s) for "
                 f"{trainer.world_size} devices; lower train.devices."
             )
         rank, world = trainer.global_rank, trainer.world_size
         return self.loader(dataset, ShareSampler(len(dataset), rank=rank, world=world))
 
-    def loader(self, dataset: PairFolder, sampler: Sampler[int]) -> Loader:
+    def loader(self, dataset: PairFolder, sampler: Sampler[Any]) -> Loader:
         """Batches in the order of a sampler."""
         workers = self.config.data.workers
         return DataLoader(

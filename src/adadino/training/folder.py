@@ -18,7 +18,8 @@ from adadino.errors import TrainingError
 from adadino.files import write_atomic
 from adadino.training.config import RunConfig
 
-LAST, BEST, CONFIG, ENVIRONMENT = "last.ckpt", "best", "config.yaml", "environment.json"
+LAST, BEST, FINAL = "last.ckpt", "best", "final"
+CONFIG, ENVIRONMENT = "config.yaml", "environment.json"
 HISTORY, CURVES, PICTURES, CARD = "history.csv", "curves.png", "pictures", "card.md"
 
 # What may differ between a run's start and its continuation: where it runs, not what it learns.
@@ -39,6 +40,7 @@ def open_run(folder: Path, config: RunConfig, *, overwrite: bool) -> Path | None
         for name in (
             LAST,
             BEST,
+            FINAL,
             HISTORY,
             CURVES,
             PICTURES,

@@ -1,9 +1,11 @@
 """A training run from its configuration to its folder, resumable at any moment.
 
-    config.yaml  environment.json  history.csv  curves.png  pictures/  last.ckpt  best/  card.md
+    config.yaml  environment.json  history.csv  curves.png  pictures/  last.ckpt  best/  final/
+    card.md
 
-`best/` holds the trained tensors of the epoch with the highest validation F1, `last.ckpt` all that
-is needed to go on. The test split is never looked at.
+`best/` holds the trained tensors of the epoch with the highest validation F1, `final/` those of the
+last epoch, which nothing chose; `last.ckpt` all that is needed to go on. The test split is never
+looked at.
 """
 
 from __future__ import annotations
@@ -30,12 +32,20 @@ from adadino.errors import (
 )
 from adadino.files import locked, write_atomic
 from adadino.model.adadino import AdaDINO
-from adadino.model.checkpoint import build
+from adadino.model.checkpoint import build, save
 from adadino.training.callbacks import AtomicCheckpointIO, Keeper, Reporter
 from adadino.training.card import model_card
 from adadino.training.config import RunConfig
 from adadino.training.data import PairData
-from adadino.training.folder import CARD, ENVIRONMENT, LAST, checkpoint_of, describe, open_run
+from adadino.training.folder import (
+    CARD,
+    ENVIRONMENT,
+    FINAL,
+    LAST,
+    checkpoint_of,
+    describe,
+    open_run,
+)
 from adadino.training.speed import ready
 from adadino.training.task import ChangeTask
 
@@ -74,17 +84,20 @@ def train(config: RunConfig, *, overwrite: bool = False, quiet: bool = False) ->
             resume = None if overwrite else checkpoint_of(folder)
         task = ChangeTask(_make_model(config, warn=first), config)
         _fit(trainer, task, sets, folder, resume=resume)
+        epochs = int(task.history[-1]["epoch"])
         if first:
             environment = json.loads((folder / ENVIRONMENT).read_text(encoding="utf-8"))
+            unnamed = task.model.config.backbone.weights is None
+            save(task.model, folder / FINAL, with_backbone=unnamed, extra={"epoch": epochs})
             card = model_card(task.model, task.history, environment, config)
             write_atomic(folder / CARD, card)
-    return RunResult(folder, len(task.history), task.best_f1, resume is not None, task.history)
+    return RunResult(folder, epochs, task.best_f1, resume is not None, task.history)
 
 
 def _open_sets(config: RunConfig) -> dict[str, PairFolder]:
     """Training and validation pairs, each of one size: a batch is one tensor."""
     data, size, stride = config.data, config.augment.size, config.model.stride
-    if not data.root:
+    if not any(data.root):
         raise ConfigError("data.root is not set; name the prepared dataset with --data DIR.")
     if size % stride:
         raise ConfigError(
@@ -98,7 +111,7 @@ def _open_sets(config: RunConfig) -> dict[str, PairFolder]:
         sizes = sorted(set(pairs.sizes))
         if len(sizes) > 1:
             raise ConfigError(
-                f"{data.root}/{split} holds images of {len(sizes)} sizes, from "
+                f"{data.name}: {split} holds images of {len(sizes)} sizes, from "
                 f"{sizes[0][0]} x {sizes[0][1]} to {sizes[-1][0]} x {sizes[-1][1]}; cut them with "
                 "`adadino prepare`, or set data.tile."
             )
@@ -197,6 +210,7 @@ def _trainer(config: RunConfig, validation: PairFolder, folder: Path, *, quiet: 
         strategy="ddp_find_unused_parameters_true" if several else "auto",
         precision="bf16-mixed" if settings.precision == "bf16" else "32-true",
         max_epochs=settings.epochs,
+        check_val_every_n_epoch=settings.validate_every,
         accumulate_grad_batches=settings.accumulate,
         use_distributed_sampler=False,  # ours pads nothing and repeats nothing
         num_sanity_val_steps=0,

@@ -16,11 +16,12 @@ from torch import Tensor
 
 from adadino.data.augment import Augment
 from adadino.errors import TrainingError
-from adadino.losses import LossParts, lambda_cgla, total_loss
+from adadino.losses import LossParts, lambda_cgla
 from adadino.metrics import Confusion, confusion_counts
 from adadino.model.adadino import AdaDINO
 from adadino.training.config import RunConfig
 from adadino.training.data import Batch
+from adadino.training.graph import Step, StepLoss, keep_gradients, record, weigh
 
 _FROZEN = "model.encoder.backbone."
 
@@ -32,6 +33,8 @@ class ChangeTask(pl.LightningModule):
         super().__init__()
         self.model, self.config = model, config
         self.augment = Augment(config.augment)
+        self.steps: dict[int, Step] = {}
+        """By budget k; a dict, so that the model is not registered twice."""
         self.losses: list[LossParts] = []
         self.schedule: dict[str, float] = {}
         """Where the schedules stood at the last step."""
@@ -48,27 +51,38 @@ class ChangeTask(pl.LightningModule):
         before, after, mask = self.augment(before, after, mask, generator)
         warming_up = self.current_epoch < settings.bscs_warmup
         k = self.model.config.bscs.chunks if warming_up else self.model.config.bscs.k
-        output = self.model(before, after, k=k)
         weight = lambda_cgla(
             self.current_epoch + index / max(1, int(self.trainer.num_training_batches)),
             start=settings.lambda_start,
             ramp=settings.lambda_ramp,
             maximum=settings.lambda_max,
         )
-        parts = total_loss(
-            output.logits,
-            output.pyramid,
-            None if output.responses is None else output.responses.delta,
-            mask,
-            lambda_cgla=weight,
-            dice=settings.dice,
-        )
+        parts = weigh(self.step_for(k, (before, after, mask))(before, after, mask), weight)
         rate = float(self.trainer.optimizers[0].param_groups[0]["lr"])
         self.schedule = {"lr": rate, "k": k, "lambda_cgla": weight}
-        self.losses.append(LossParts(*(p.detach() for p in parts)))
+        # Copied: a graph's outputs lie where its next replay writes.
+        self.losses.append(LossParts(*(p.detach().clone() for p in parts)))
         if len(self.losses) % 50 == 0:
             self.check_finite()
         return parts.total
+
+    def step_for(self, k: int, batch: tuple[Tensor, Tensor, Tensor]) -> Step:
+        """The step with k chunks, recorded on its first use if the recipe says so."""
+        if k not in self.steps:
+            settings, bscs = self.config.train, self.model.config.bscs
+            # All budgets of the run at once: a graph cannot be recorded once gradients have been
+            # accumulated outside of one.
+            for budget in {k, bscs.k}:
+                step = StepLoss(self.model, k=budget, dice=settings.dice)
+                graphed = settings.cuda_graph and self.device.type == "cuda"
+                bf16 = settings.precision == "bf16"
+                self.steps[budget] = record(step, batch, bf16=bf16) if graphed else step
+        return self.steps[k]
+
+    def on_after_backward(self) -> None:
+        """Before a graph is replayed into the same accumulation, save what it wrote."""
+        if self.config.train.cuda_graph and self.config.train.accumulate > 1:
+            keep_gradients(self.model)
 
     def check_finite(self) -> None:
         """Stop on a loss or weight that is no number, before it can reach a checkpoint.

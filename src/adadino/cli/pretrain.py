@@ -1,0 +1,51 @@
+"""`adadino pretrain`: a small backbone of one's own from a folder of images."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from adadino.cli.output import Json, Quiet, print_json, progress
+from adadino.cli.train import CONTEXT, parse_overrides
+
+__all__ = ["CONTEXT", "command"]
+
+
+def command(
+    context: typer.Context,
+    images: Annotated[
+        list[Path] | None, typer.Option(help="A folder of images; may be given several times.")
+    ] = None,
+    output: Annotated[Path | None, typer.Option("-o", "--output", help="The run's folder.")] = None,
+    config: Annotated[Path | None, typer.Option(help="The run's YAML.")] = None,
+    overwrite: Annotated[
+        bool, typer.Option("--overwrite", help="Start anew where the folder holds another run.")
+    ] = False,
+    quiet: Quiet = False,
+    json: Json = False,
+) -> None:
+    """Pretrain a small backbone on unlabelled images, by distillation from EfficientNet-lite0.
+
+    Every setting can be overridden by its name: --steps 8000 --batch 64 --probe DIR.
+    """
+    from adadino import schema
+    from adadino.training.pretrain import PretrainConfig, pretrain
+
+    data = schema.read_yaml(config) if config is not None else {}
+    data = schema.override(data, parse_overrides(context.args))
+    if images:
+        data["images"] = [str(folder) for folder in images]
+    if output is not None:
+        data["output"] = str(output)
+    with progress("pretraining", quiet=quiet or json) as report:
+        result = pretrain(schema.build(PretrainConfig, data), overwrite=overwrite, report=report)
+    last = result.history[-1]
+    if json:
+        print_json({"weights": result.weights, "history": result.history})
+        return
+    typer.echo(f"loss {last['loss']:.4f} after {last['step']:.0f} steps; wrote {result.weights}")
+    typer.echo(
+        f"next: adadino train --preset tiny --model.backbone.weights {result.weights} --data DIR"
+    )

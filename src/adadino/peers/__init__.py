@@ -1,0 +1,288 @@
+"""The comparators, one file each, with AdaDINO's signature: `PEERS`, `ABSENT` and `build_peer`.
+
+Importing this module imports no model and no torch. Learning rates are the ones published for each
+model, in its paper or with its released code. Parameters are counted as published, and `idle` says
+how many of those never run and do not exist here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from adadino.errors import ConfigError
+
+if TYPE_CHECKING:
+    from adadino.config import Config
+    from adadino.model.backbone import Backbone
+    from adadino.model.lite0 import Lite0
+    from adadino.peers.base import Peer
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """How a model was trained by its authors."""
+
+    optimizer: str
+    """adam, adamw or sgd."""
+    learning_rate: float
+    weight_decay: float | None = None
+    """None where it is not stated."""
+    momentum: float = 0.0
+    """Of sgd."""
+    schedule: str = ""
+    """In words; empty where it is not stated."""
+
+
+@dataclass(frozen=True)
+class PeerSpec:
+    """One comparator: what it is, where it comes from, how to build it."""
+
+    name: str
+    title: str
+    """As its authors write it."""
+    description: str
+    citation: str
+    home: str
+    """Module and class, imported when built."""
+    options: tuple[Any, ...] = ()
+    """Positional arguments of the class."""
+    parameters: float | None = None
+    """Published number of parameters, to the digits that were published."""
+    idle: int = 0
+    """Parameters in the published count that no forward pass uses, and that ours does not have."""
+    recipe: Recipe | None = None
+    """The published training recipe; None for what is ours alone."""
+    backbone: bool = False
+    """Stands on AdaDINO's frozen backbone: takes a configuration and a `Backbone`."""
+    trunk: bool = False
+    """Takes an EfficientNet-lite0 with ImageNet weights."""
+
+    @property
+    def builder(self) -> Callable[..., Peer]:
+        """The class, which takes `config` and `backbone`, or `trunk`, where the flags say so."""
+        module, _, name = self.home.rpartition(".")
+        model: Callable[..., Peer] = getattr(import_module(f"adadino.peers.{module}"), name)
+        return model
+
+
+@dataclass(frozen=True)
+class AbsentPeer:
+    """A comparator that is quoted and not built."""
+
+    title: str
+    citation: str
+    reason: str
+    f1: dict[str, float]
+    """F1 of the change class by benchmark, as the AdaDINO paper quotes it in Table 1."""
+
+
+_FC = "R. Caye Daudt, B. Le Saux, A. Boulch, ICIP 2018"
+_FC_RECIPE = Recipe("adam", 1e-3, 1e-4, schedule="times 0.95 after each epoch")
+_TRANSFORMER = Recipe("adamw", 1e-4, 0.01, schedule="linear to zero")
+
+_ALL = (
+    PeerSpec(
+        "fc-ef",
+        "FC-EF",
+        "A small U-Net over the six channels of both dates.",
+        _FC,
+        "fc.FCEarlyFusion",
+        parameters=1.35e6,
+        recipe=_FC_RECIPE,
+    ),
+    PeerSpec(
+        "fc-siam-diff",
+        "FC-Siam-Diff",
+        "A small Siamese U-Net; its skip connections carry the difference of the dates.",
+        _FC,
+        "fc.FCSiamese",
+        ("difference",),
+        parameters=1.35e6,
+        recipe=_FC_RECIPE,
+    ),
+    PeerSpec(
+        "fc-siam-conc",
+        "FC-Siam-Conc",
+        "A small Siamese U-Net; its skip connections carry both dates.",
+        _FC,
+        "fc.FCSiamese",
+        ("concatenation",),
+        parameters=1.55e6,
+        recipe=_FC_RECIPE,
+    ),
+    PeerSpec(
+        "snunet",
+        "SNUNet-CD/32",
+        "A densely connected Siamese U-Net++ with ensemble channel attention.",
+        "S. Fang, K. Li, J. Shao, Z. Li, GRSL 2022",
+        "snunet.SNUNet",
+        parameters=12.03e6,
+        recipe=Recipe("adamw", 1e-3, 0.01, schedule="halved every 8 epochs"),
+    ),
+    PeerSpec(
+        "bit",
+        "BIT",
+        "A transformer over four semantic tokens of each date, on ResNet-18 (random here, ImageNet "
+        "in the paper, whose count includes ImageNet's unused classifier).",
+        "H. Chen, Z. Qi, Z. Shi, TGRS 2022",
+        "bit.BIT",
+        parameters=3.55e6,
+        idle=513_000,
+        recipe=Recipe("sgd", 0.01, 5e-4, momentum=0.99, schedule="linear to zero"),
+    ),
+    PeerSpec(
+        "changeformer",
+        "ChangeFormer (V6)",
+        "A Siamese Mix Transformer with a difference module at each of four scales (random here, "
+        "ADE20K weights in the paper).",
+        "W. G. C. Bandara, V. M. Patel, IGARSS 2022",
+        "changeformer.ChangeFormer",
+        parameters=41.03e6,
+        recipe=_TRANSFORMER,
+    ),
+    PeerSpec(
+        "tinycd",
+        "TinyCD",
+        "Masks from mixed channels and a pixelwise MLP, on the first blocks of EfficientNet-b4 "
+        "(random here, ImageNet in the paper).",
+        "A. Codegoni, G. Lombardi, A. Ferrari, Neural Computing and Applications 2023",
+        "tinycd.TinyCD",
+        parameters=0.285e6,
+        recipe=Recipe("adamw", 3.568e-3, 9.45e-3, schedule="cosine to zero"),
+    ),
+    PeerSpec(
+        "unet",
+        "U-Net",
+        "A plain U-Net over the six channels of both dates, from scratch (on a ResNet-50 with "
+        "ImageNet weights in the paper).",
+        "I. Corley, C. Robinson, A. Ortiz, ICLR ML4RS workshop 2024",
+        "unet.UNet",
+        recipe=Recipe("sgd", 0.01, 5e-4, momentum=0.9, schedule="linear to zero"),
+    ),
+    PeerSpec(
+        "lite-unet",
+        "Siamese U-Net, EfficientNet-lite0",
+        "A Siamese U-Net on EfficientNet-lite0, with ImageNet weights if they are given.",
+        "ours, after Corley et al. 2024; M. Tan, Q. V. Le, ICML 2019",
+        "lite_unet.LiteUNet",
+        trunk=True,
+    ),
+    PeerSpec(
+        "changedino",
+        "ChangeDINO-style",
+        "Frozen DINOv3 features beside a convolutional stream, merged at four scales.",
+        "C.-H. Cheng, C.-C. Hsu, ISPRS Annals 2026",
+        "changedino.ChangeDINO",
+        recipe=Recipe("adamw", 5e-4),
+        backbone=True,
+        trunk=True,
+    ),
+    PeerSpec(
+        "peftcd",
+        "PeftCD-style",
+        "Low-rank adaptation (LoRA, rank 8) of the frozen DINOv3's attention.",
+        "S. Dong et al., JSTARS 2026",
+        "peftcd.PeftCD",
+        recipe=Recipe("adamw", 3e-4, schedule="warm-up, then down to a tenth"),
+        backbone=True,
+    ),
+    PeerSpec(
+        "ban",
+        "BAN-style",
+        "A Mix Transformer b0 (random here, ImageNet in the paper) that reads the frozen DINOv3 "
+        "over bridges.",
+        "K. Li, X. Cao, D. Meng, TGRS 2024",
+        "ban.BAN",
+        recipe=_TRANSFORMER,
+        backbone=True,
+    ),
+    PeerSpec(
+        "ttp",
+        "TTP-style",
+        "LoRA of rank 16 and time-travelling gates between the blocks of the frozen DINOv3.",
+        "K. Chen et al., IGARSS 2024",
+        "ttp.TTP",
+        recipe=Recipe("adamw", 4e-4, 0.05),
+        backbone=True,
+    ),
+    PeerSpec(
+        "tome",
+        "ToMe-style",
+        "The frozen baseline with similar tokens merged in every block: the rival to chunk "
+        "selection.",
+        "D. Bolya et al., ICLR 2023",
+        "tome.ToMe",
+        backbone=True,
+    ),
+)
+
+PEERS: dict[str, PeerSpec] = {spec.name: spec for spec in _ALL}
+"""The comparators by name, in the order of the tables."""
+
+_KERNEL = "its selective scan is a compiled CUDA kernel (mamba-ssm)"
+
+
+def _quoted(sysu: float, whu: float, levir: float, levir_plus: float) -> dict[str, float]:
+    return {"sysu-cd": sysu, "whu-cd": whu, "levir-cd": levir, "levir-cd+": levir_plus}
+
+
+ABSENT: dict[str, AbsentPeer] = {
+    "changemamba": AbsentPeer(
+        "ChangeMamba", "H. Chen et al., TGRS 2024", _KERNEL, _quoted(83.11, 92.55, 90.16, 82.68)
+    ),
+    "rs-mamba": AbsentPeer(
+        "RS-Mamba", "S. Zhao et al., TGRS 2024", _KERNEL, _quoted(78.99, 91.97, 90.82, 81.07)
+    ),
+    "cdmamba": AbsentPeer(
+        "CDMamba", "H. Zhang et al., TGRS 2025", _KERNEL, _quoted(79.07, 91.10, 90.75, 81.77)
+    ),
+    "st-mamba": AbsentPeer(
+        "ST-Mamba", "J. Zhao et al., TGRS 2025", _KERNEL, _quoted(83.39, 94.72, 91.92, 84.01)
+    ),
+    "changedino-original": AbsentPeer(
+        "ChangeDINO",
+        "C.-H. Cheng, C.-C. Hsu, ISPRS Annals 2026",
+        "its feature pyramid is built on mmcv's compiled deformable convolution; `changedino` does "
+        "without",
+        _quoted(84.70, 94.88, 92.31, 86.99),
+    ),
+}
+"""What needs compiled kernels, which nothing here may: quoted, with the reason."""
+
+
+def build_peer(
+    name: str,
+    config: Config | None = None,
+    backbone: Backbone | None = None,
+    trunk: Lite0 | None = None,
+) -> Peer:
+    """Build a comparator.
+
+    Args:
+        name: One of `PEERS`.
+        config: For the peers on the frozen backbone, whose backbone, decoder width and enlargement
+            they take; the `tiny` preset if left out. The others have one size and need none.
+        backbone: The frozen backbone with its weights; a random one if left out.
+        trunk: EfficientNet-lite0 with its weights; a random one if left out.
+
+    Raises:
+        ConfigError: There is no such peer, or it cannot take what it was given.
+    """
+    if name in ABSENT:
+        raise ConfigError(f"{name} is quoted only: {ABSENT[name].reason}.")
+    if name not in PEERS:
+        raise ConfigError(f"unknown peer {name!r}; there are {', '.join(PEERS)}.")
+    spec = PEERS[name]
+    given: dict[str, Any] = {}
+    if spec.backbone:
+        given = {"config": config, "backbone": backbone}
+    elif backbone is not None:
+        raise ConfigError(f"{name} has no frozen backbone: leave it out.")
+    if spec.trunk:
+        given["trunk"] = trunk
+    elif trunk is not None:
+        raise ConfigError(f"{name} has no EfficientNet-lite0 trunk: leave it out.")
+    return spec.builder(*spec.options, **given)

@@ -1,0 +1,119 @@
+"""What every comparator shares: the signature, any image size, one result type.
+
+- `forward(before, after)` is AdaDINO's and returns its `Output`, so training, evaluation and scenes
+  need not know which model they run. A peer has no FFN chunks to choose: `k` and `chunks` are
+  refused rather than ignored.
+- Images come in as RGB in [0, 1]; each model owns its normalisation.
+- Height and width are padded to the model's stride by repeating the edge, and the result is cropped
+  back, as in AdaDINO.
+"""
+
+from __future__ import annotations
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from adadino.errors import ConfigError
+from adadino.model.adadino import Normalize, Output
+from adadino.model.inputs import check_pair
+
+Triple = tuple[float, float, float]
+
+HALF: Triple = (0.5, 0.5, 0.5)
+"""Mean and deviation that take [0, 1] to [-1, 1]."""
+
+
+class Peer(nn.Module):
+    """A change detector with AdaDINO's signature; a subclass says how it compares."""
+
+    stride: int
+    """What height and width are padded to, so that every level of the model has whole cells."""
+
+    def __init__(self, *, mean: Triple = HALF, std: Triple = HALF) -> None:
+        super().__init__()
+        self.normalize = Normalize(mean, std)
+
+    def forward(
+        self,
+        before: Tensor,
+        after: Tensor,
+        *,
+        k: int | None = None,
+        chunks: Tensor | None = None,
+    ) -> Output:
+        """Find the change between two batches of images.
+
+        Args:
+            before: First dates (B, 3, H, W), RGB in [0, 1]; any height and width.
+            after: Second dates, the same shape.
+            k: Must be None: only AdaDINO executes a part of its FFN.
+            chunks: Must be None, for the same reason.
+        """
+        check_pair(before, after)
+        for name, value in (("k", k), ("chunks", chunks)):
+            if value is not None:
+                raise ConfigError(
+                    f"{type(self).__name__} has no FFN chunks to choose: leave {name} out."
+                )
+        height, width = before.shape[-2:]
+        first, second = (pad_to_stride(image.float(), self.stride) for image in (before, after))
+        logits, auxiliary = self.compare(first, second)
+        logits = resize(logits.float(), (first.shape[-2], first.shape[-1]))
+        return Output(logits[..., :height, :width], auxiliary, None, None)
+
+    def compare(self, before: Tensor, after: Tensor) -> tuple[Tensor, list[Tensor]]:
+        """Compare padded images in [0, 1].
+
+        Returns:
+            Logits (B, 2, h, w) at any resolution, and auxiliary logits for training, finest first.
+        """
+        raise NotImplementedError
+
+    def prepare(self, images: Tensor) -> Tensor:
+        """Normalise images (B, 3, H, W) in float32, then take on the type of the weights."""
+        return self.normalize(images).to(next(self.parameters()).dtype)
+
+    def prepare_pair(self, before: Tensor, after: Tensor) -> Tensor:
+        """Both dates as one normalised batch (2B, 3, H, W), first dates first."""
+        return self.prepare(torch.cat((before, after)))
+
+
+def pad_to_stride(images: Tensor, stride: int) -> Tensor:
+    """Repeat the bottom and right edges until both sides are multiples of the stride."""
+    bottom, right = (-size % stride for size in images.shape[-2:])
+    if bottom or right:
+        images = F.pad(images, (0, right, 0, bottom), mode="replicate")
+    return images
+
+
+def resize(x: Tensor, size: tuple[int, int]) -> Tensor:
+    """Resize a map (B, C, h, w) bilinearly; a map of that size already is left alone."""
+    if (x.shape[-2], x.shape[-1]) == size:
+        return x
+    return F.interpolate(x, size, mode="bilinear", align_corners=False)
+
+
+def conv_unit(inside: int, outside: int, kernel: int = 3) -> nn.Sequential:
+    """Convolution, BatchNorm, ReLU, of unchanged size."""
+    return nn.Sequential(
+        nn.Conv2d(inside, outside, kernel, padding=kernel // 2, bias=False),
+        nn.BatchNorm2d(outside),
+        nn.ReLU(inplace=True),
+    )
+
+
+class DropPath(nn.Module):
+    """Leave a residual branch out for whole samples while training (stochastic depth)."""
+
+    def __init__(self, rate: float) -> None:
+        super().__init__()
+        self.rate = rate
+
+    def forward(self, x: Tensor) -> Tensor:
+        """(B, ...) -> the same, some samples zero and the others scaled up to make up for it."""
+        if not self.training or self.rate == 0:
+            return x
+        keep = 1 - self.rate
+        mask = x.new_empty(x.shape[0], *(1,) * (x.ndim - 1)).bernoulli_(keep)
+        return x * mask / keep

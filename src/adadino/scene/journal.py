@@ -1,0 +1,241 @@
+"""The finished rows of a run, on disk beside its output, so that a killed run goes on.
+
+`.change.tif.work/` beside `change.tif` holds
+
+- `run.json`: what the rows depend on: inputs, settings, the model's tensors, and the chunks that
+  were chosen. A run with anything else may not continue it.
+- `rows.f32`: the probabilities, row after row as plain float32, NaN where there is no data.
+- `rows.txt`: after each block, how many rows are finished, one number a line. A line is written
+  when its rows are on disk, so whatever kills the run, the last whole line is true.
+
+The folder goes when the outputs are there. What it is for is worth more than a temporary file: the
+probabilities of a large scene are hours of work.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shutil
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from os import PathLike
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from rasterio.windows import Window
+
+from adadino.errors import InputError, WriteError
+from adadino.files import locked, write_atomic
+
+if TYPE_CHECKING:
+    from adadino.model.adadino import AdaDINO
+
+Float = NDArray[np.float32]
+Facts = dict[str, Any]
+"""What JSON holds."""
+
+
+def work_folder(output: Path) -> Path:
+    """Where a run that makes `output` keeps its rows."""
+    return output.with_name(f".{output.name}.work")
+
+
+def outputs_begun(folder: Path) -> list[str]:
+    """The outputs of the run that left a work folder: it found their names free."""
+    try:
+        begun = json.loads((folder / "run.json").read_text())
+        return list(begun["outputs"])
+    except (OSError, ValueError, KeyError, TypeError):
+        return []
+
+
+class Journal:
+    """An open work folder: takes rows from top to bottom, and gives them back.
+
+    It reads like a raster of one band, for those who read rasters: `shape`, `width` and `read`.
+    """
+
+    def __init__(self, folder: Path, shape: tuple[int, int], facts: Facts) -> None:
+        self.folder = folder
+        self.shape = shape
+        self.width = shape[1]
+        self.facts = facts
+        self.done = _rows_done(folder / "rows.txt", shape[0])
+        """Rows finished so far."""
+
+    def remember(self, **facts: object) -> None:
+        """Keep what this run has chosen, for the run that may continue it."""
+        self.facts |= facts
+        write_atomic(self.folder / "run.json", json.dumps(self.facts, indent=1))
+
+    @contextmanager
+    def open(self) -> Iterator[None]:
+        """Take rows inside; those that were not finished are cut off first."""
+        rows, lines = self.folder / "rows.f32", self.folder / "rows.txt"
+        with _on_disk(self.folder):
+            # Half a line at the end would spoil the next one. Never is there a moment without one.
+            write_atomic(lines, f"{self.done}\n")
+            with (
+                rows.open("r+b" if self.done else "wb") as self._rows,
+                lines.open("a") as self._lines,
+            ):
+                self._rows.truncate(self.done * self.shape[1] * 4)
+                self._rows.seek(0, os.SEEK_END)
+                yield
+
+    def append(self, row: int, block: Float) -> None:
+        """Take the next rows (h, width); when this returns they are on disk."""
+        if row != self.done:
+            raise ValueError(f"rows from {row} on do not continue {self.done} rows")
+        self._rows.write(np.ascontiguousarray(block, np.float32).data)
+        self._rows.flush()
+        os.fsync(self._rows.fileno())
+        self.done += len(block)
+        self._note()
+
+    def read(self, band: int = 1, *, window: Window) -> Float:
+        """Read full rows, as from a raster."""
+        width = self.shape[1]
+        first, rows = int(window.row_off), int(window.height)
+        path = self.folder / "rows.f32"
+        return np.fromfile(path, np.float32, rows * width, offset=first * width * 4).reshape(
+            rows, width
+        )
+
+    def blocks(self, rows: int) -> Iterator[tuple[int, Float]]:
+        """Yield (first row, block) from top to bottom."""
+        height, width = self.shape
+        for row in range(0, height, rows):
+            yield row, self.read(window=Window(0, row, width, min(rows, height - row)))
+
+    def _note(self) -> None:
+        self._lines.write(f"{self.done}\n")
+        self._lines.flush()
+        os.fsync(self._lines.fileno())
+
+
+@contextmanager
+def open_journal(
+    output: Path,
+    shape: tuple[int, int],
+    facts: Mapping[str, object],
+    *,
+    outputs: list[str],
+    resume: bool,
+    overwrite: bool,
+) -> Iterator[Journal]:
+    """Open the work folder of an output; it goes when the block ends well.
+
+    After an error or Ctrl-C the folder stays if it holds finished rows, unless it was the input
+    that was wrong.
+
+    Args:
+        output: What the run makes.
+        shape: Height and width of the scene.
+        facts: What the rows depend on.
+        outputs: The names of all that the run makes.
+        resume: Go on from the rows of an earlier run, if there are any.
+        overwrite: Throw such rows away.
+
+    Raises:
+        WriteError: There are rows of an earlier run, and neither was asked for; or they are of
+            another run than this; or the folder cannot be written.
+    """
+    folder = work_folder(output)
+    wanted: Facts = json.loads(json.dumps(facts))
+    with locked(folder, "prediction"):
+        found = _rows_done(folder / "rows.txt", shape[0])
+        if found and not resume and not overwrite:
+            raise WriteError(
+                f"an earlier run left {found} finished rows in {folder}; go on with --resume, or "
+                "start again with --overwrite."
+            )
+        if found and resume:
+            begun = _begun(folder)
+            _compare(wanted, begun, folder)
+        else:
+            _empty(folder)
+            begun = wanted | {"outputs": outputs}
+        journal = Journal(folder, shape, begun)
+        try:
+            journal.remember(outputs=outputs)
+            yield journal
+        except BaseException as error:
+            if not journal.done or isinstance(error, InputError):
+                shutil.rmtree(folder, ignore_errors=True)
+            raise
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def file_facts(path: str | PathLike[str]) -> list[object]:
+    """Which file it is: place, size and time of change; its name alone if only GDAL knows it."""
+    file = Path(path)
+    try:
+        stat = file.stat()
+    except (OSError, ValueError):
+        return [str(path)]
+    return [str(file.resolve()), stat.st_size, stat.st_mtime_ns]
+
+
+def model_digest(network: AdaDINO) -> str:
+    """Name a model by its configuration and the bytes of its tensors."""
+    digest = hashlib.sha256(repr(network.config).encode())
+    for name, tensor in network.state_dict().items():
+        digest.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}".encode())
+        flat = tensor.detach().cpu().contiguous().flatten()
+        digest.update(flat.view(torch.uint8).numpy().data)
+    return digest.hexdigest()
+
+
+def _rows_done(path: Path, height: int) -> int:
+    """The last whole line's number; 0 where there is none that makes sense."""
+    try:
+        lines = path.read_text().split("\n")[:-1]  # what follows the last line end is half a line
+        rows = int(lines[-1])
+    except (OSError, ValueError, IndexError):
+        return 0
+    return rows if 0 < rows <= height else 0
+
+
+def _begun(folder: Path) -> Facts:
+    try:
+        begun = json.loads((folder / "run.json").read_text())
+    except (OSError, ValueError):
+        begun = None
+    if not isinstance(begun, dict):
+        raise WriteError(
+            f"{folder / 'run.json'} is damaged, so its rows cannot be used; start again with "
+            "--overwrite."
+        )
+    return begun
+
+
+def _compare(wanted: Facts, begun: Facts, folder: Path) -> None:
+    for name, value in wanted.items():
+        if begun.get(name) != value:
+            raise WriteError(
+                f"cannot resume {folder}: it was begun with another {name} ({begun.get(name)}, now "
+                f"{value}); give the same, or start again with --overwrite."
+            )
+
+
+def _empty(folder: Path) -> None:
+    """Throw away what an earlier run left; the numbers first, without which rows mean nothing."""
+    for name in ("rows.txt", "rows.f32", "run.json"):
+        (folder / name).unlink(missing_ok=True)
+
+
+@contextmanager
+def _on_disk(folder: Path) -> Iterator[None]:
+    """Errors of the disk in one sentence."""
+    try:
+        yield
+    except OSError as error:
+        raise WriteError(
+            f"cannot write to {folder}; is the disk full? The system says: {error.strerror}."
+        ) from error

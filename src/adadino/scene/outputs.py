@@ -1,0 +1,193 @@
+"""From finished rows to files: mask, probability, polygons, styles, overview and STAC item.
+
+All of them appear, or none: what was written is taken away again if a later one fails.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+import numpy as np
+import rasterio
+from rasterio.errors import NotGeoreferencedWarning
+
+from adadino.errors import WriteError
+from adadino.geo.cog import (
+    BLOCK,
+    MASK,
+    PROBABILITY,
+    Layer,
+    RowWriter,
+    check_raster,
+    check_target,
+    raster_writer,
+)
+from adadino.geo.grid import Grid
+from adadino.geo.layers import FORMATS, write_layer
+from adadino.geo.qml import write_qml
+from adadino.geo.vector import polygons
+from adadino.scene.journal import Journal
+from adadino.scene.options import SceneOptions
+
+if TYPE_CHECKING:
+    import geopandas as gpd
+
+Kind = Literal["mask", "probability", "polygons"]
+
+
+@dataclass(frozen=True)
+class Targets:
+    """The files that were asked for."""
+
+    mask: Path
+    probability: Path | None = None
+    vector: Path | None = None
+    overview: Path | None = None
+    stac: Path | None = None
+
+    @property
+    def styles(self) -> dict[Path, list[Kind]]:
+        """The QGIS styles: of a raster and a layer of one name, both in one file."""
+        named: list[tuple[Path | None, Kind]] = [
+            (self.mask, "mask"),
+            (self.probability, "probability"),
+            (self.vector, "polygons"),
+        ]
+        styles: dict[Path, list[Kind]] = {}
+        for path, kind in named:
+            if path is not None and path.suffix.lower() != ".png":
+                styles.setdefault(path.with_suffix(".qml"), []).append(kind)
+        return styles
+
+    @property
+    def files(self) -> list[Path]:
+        """Every file that will appear under its own name."""
+        asked = (self.mask, self.probability, self.vector, self.overview, self.stac)
+        return [*(path for path in asked if path is not None), *self.styles]
+
+    def check(self, inputs: Iterable[str], *, overwrite: bool, ours: Iterable[str] = ()) -> None:
+        """Refuse names before work is spent on them.
+
+        Args:
+            inputs: Files that must not be replaced.
+            overwrite: Whether others may be.
+            ours: Files of an interrupted run of the same output: they may be replaced.
+
+        Raises:
+            WriteError: A name is taken, has a wrong suffix, or is given twice.
+        """
+        inputs, ours = list(inputs), set(ours)
+        seen: set[Path] = set()
+        for path in self.files:
+            where = path.resolve()
+            if where in seen:
+                raise WriteError(f"two outputs have the name {path}; choose another for one.")
+            seen.add(where)
+            check_target(path, inputs=inputs, overwrite=overwrite or str(where) in ours)
+        for named, suffixes in (
+            (self.vector, tuple(FORMATS)),
+            (self.overview, (".png",)),
+            (self.stac, (".json", ".geojson")),
+        ):
+            if named is not None and named.suffix.lower() not in suffixes:
+                raise WriteError(f"cannot write {named}; end its name in {', '.join(suffixes)}.")
+        for path, kinds in self.styles.items():
+            if {"mask", "probability"} <= set(kinds):
+                raise WriteError(
+                    f"mask and probability would share the style {path}; choose another name for "
+                    "one."
+                )
+
+    def check_grid(self, grid: Grid) -> None:
+        """Refuse rasters that cannot lie where the scene lies.
+
+        Raises:
+            WriteError: The suffix is unknown, or a PNG would need coordinates.
+        """
+        for path in (self.mask, self.probability):
+            if path is not None:
+                check_raster(path, grid)
+        if self.stac is not None and grid.crs is None:
+            raise WriteError(
+                f"cannot write {self.stac}: a STAC item needs a place on Earth, and the images "
+                "have no coordinate system; georeference them, or leave the item out."
+            )
+
+
+@contextmanager
+def all_or_none(targets: Targets) -> Iterator[None]:
+    """Take the outputs away again if not all of them can be written."""
+    files = targets.files
+    if targets.vector is not None:
+        beside = FORMATS[targets.vector.suffix.lower()].beside
+        files += [targets.vector.with_suffix(suffix) for suffix in beside]
+    older = {path: _identity(path) for path in files}
+    try:
+        yield
+    except BaseException:
+        for path, identity in older.items():
+            if _identity(path) != identity:  # what was there and not yet replaced stays
+                path.unlink(missing_ok=True)
+        raise
+
+
+def _identity(path: Path) -> tuple[int, int] | None:
+    """Which file has this name now."""
+    try:
+        return path.stat().st_ino, path.stat().st_mtime_ns
+    except OSError:
+        return None
+
+
+def write_rasters(
+    journal: Journal,
+    targets: Targets,
+    grid: Grid,
+    *,
+    threshold: float,
+    tags: Mapping[str, object],
+) -> tuple[int, int]:
+    """Write the mask, and the probability if it was asked for; returns changed and valid pixels."""
+    changed = valid = 0
+    with ExitStack() as stack:
+
+        def writer(path: Path, layer: Layer) -> RowWriter:
+            return stack.enter_context(raster_writer(path, grid, layer, tags=tags, overwrite=True))
+
+        mask = writer(targets.mask, MASK)
+        chance = writer(targets.probability, PROBABILITY) if targets.probability else None
+        for row, block in journal.blocks(BLOCK):
+            flags = (block >= threshold).view(np.uint8)
+            missing = np.isnan(block)
+            flags[missing] = MASK.nodata
+            mask.write(row, flags)
+            if chance is not None:
+                chance.write(row, block)
+            changed += int(np.count_nonzero(flags == 1))
+            valid += block.size - int(np.count_nonzero(missing))
+    return changed, valid
+
+
+def find_polygons(
+    journal: Journal, mask: Path, grid: Grid, options: SceneOptions
+) -> gpd.GeoDataFrame:
+    """Outline the changes of a written mask, band by band."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", NotGeoreferencedWarning)  # pixel mode has no place
+        with rasterio.open(mask) as raster:
+            return polygons(
+                raster, journal, grid, min_area=options.min_area, simplify=options.simplify
+            )
+
+
+def write_vectors(frame: gpd.GeoDataFrame, targets: Targets) -> None:
+    """Write the polygons, if they were asked for, and the styles of all outputs."""
+    if targets.vector is not None:
+        write_layer(frame, targets.vector, overwrite=True)
+    for path, kinds in targets.styles.items():
+        write_qml(path, *kinds)

@@ -1,0 +1,44 @@
+"""How fast a scene goes, and how long it will still take."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+Report = Callable[[int, int, str], None]
+"""Called with tiles done, all tiles, and a message."""
+
+
+class Pace:
+    """Counts tiles and reports them with megapixels per second and the time left."""
+
+    def __init__(self, report: Report | None, *, tiles: int, done: int, megapixels: float) -> None:
+        """Start the clock.
+
+        Args:
+            report: Whom to tell, if anyone.
+            tiles: All tiles of the scene.
+            done: Those that an earlier run has done.
+            megapixels: The size of the whole scene.
+        """
+        self._report = report
+        self._tiles = tiles
+        self._first = self._done = done
+        self._megapixels = megapixels
+        self._empty = 0
+        self._started = time.monotonic()
+
+    def add(self, *, seen: int, empty: int) -> None:
+        """Count tiles that went through the model, and tiles that had nothing to see."""
+        self._done += seen + empty
+        self._empty += empty
+        if self._report is not None:
+            self._report(self._done, self._tiles, self._message())
+
+    def _message(self) -> str:
+        elapsed = max(time.monotonic() - self._started, 1e-9)
+        rate = (self._done - self._first) / elapsed  # tiles per second
+        left = round((self._tiles - self._done) / max(rate, 1e-9))
+        minutes, seconds = divmod(left, 60)
+        text = f"{rate * self._megapixels / self._tiles:.2f} MP/s, {minutes}:{seconds:02d} left"
+        return f"{text}, {self._empty} empty" if self._empty else text

@@ -1,0 +1,98 @@
+"""The two dates of a scene, checked, opened on one grid and registered."""
+
+from __future__ import annotations
+
+import filecmp
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager, suppress
+from os import PathLike
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import rasterio
+from rasterio.windows import Window
+
+from adadino.errors import AdaDINOWarning, InputError, RegistrationWarning
+from adadino.geo.raster import PairReader, PairWindow, open_pair
+from adadino.geo.register import Shift, estimate_shift
+from adadino.scene.options import SceneOptions
+
+ImagePath = str | PathLike[str]
+
+CACHE = 192 * 2**20
+"""What GDAL may keep of decoded blocks: a band of two 16-bit scenes of 20,000 columns."""
+
+
+class Pair(NamedTuple):
+    """The open dates and what is known of how they lie."""
+
+    before: str
+    after: str
+    reader: PairReader
+    shift: Shift
+    registered: bool
+    warnings: tuple[str, ...]
+
+
+@contextmanager
+def open_dates(before: ImagePath, after: ImagePath, options: SceneOptions) -> Iterator[Pair]:
+    """Open the dates on one grid, registered if that was asked for and can be trusted."""
+    names = str(before), str(after)
+    kinds: dict[str, Any] = {"bands": options.bands, "scale": options.scale}
+    with ExitStack() as stack:
+        # In bytes. GDAL's own default, a share of the machine's memory, would be most of what is
+        # used here; much less, and it would decode blocks again for every tile.
+        stack.enter_context(rasterio.Env(GDAL_CACHEMAX=CACHE))
+        reader = stack.enter_context(open_pair(*names, **kinds))
+        notes = [str(warning) for warning in reader.warnings]
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            shift = estimate_shift(_window_reader(reader), reader.grid)
+        registered = options.register and shift.reliable
+        found = [] if registered else [str(warning.message) for warning in caught]
+        if options.register and not registered:
+            found.append(f"the shift between the dates is not applied: {shift.problem}.")
+        for text in found:
+            warnings.warn(text, RegistrationWarning, stacklevel=2)
+        if registered:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore", AdaDINOWarning)  # said when it was first opened
+                moved = open_pair(*names, **kinds, shift=(shift.dy, shift.dx))
+            reader = stack.enter_context(moved)
+        yield Pair(*names, reader, shift, registered, (*notes, *found))
+
+
+def _window_reader(reader: PairReader) -> Callable[[int, int, int, int], PairWindow]:
+    return lambda row, col, height, width: reader.read(Window(col, row, width, height))
+
+
+def check_different(before: ImagePath, after: ImagePath) -> None:
+    """Refuse a pair that is one image twice: by name, by link or by content.
+
+    Raises:
+        InputError: It is.
+    """
+    same = str(before) == str(after)
+    with suppress(OSError, ValueError):  # names only GDAL knows are no paths
+        same = same or Path(before).samefile(after)
+        # Files of different sizes are told apart without being read.
+        same = same or filecmp.cmp(before, after, shallow=False)
+    if same:
+        raise InputError(
+            f"before and after are the same image, {before} and {after}; give two dates."
+        )
+
+
+def check_size(reader: PairReader, least: int) -> None:
+    """Refuse a scene in which there is nothing to see.
+
+    Raises:
+        InputError: It is less than `least` pixels wide or high.
+    """
+    grid = reader.grid
+    if min(grid.height, grid.width) < least:
+        raise InputError(
+            f"the dates have {grid.width} x {grid.height} pixels in common; the model needs "
+            f"{least} x {least} to see anything. Give larger images."
+        )

@@ -1,0 +1,251 @@
+"""`predict_scene`: two rasters of one place in, a map of what changed out.
+
+- The model's answers are blended into rows of probabilities, which go to disk as they are finished
+  (`journal`). The outputs are made from those rows, so memory is one band of rows, a killed run
+  goes on, and the answer for a pixel is the same whatever happened on the way.
+- The FFN chunks of a scene are chosen once, from a sample of its tiles taken as one batch
+  (`selection="scene"`), so that the answer for a place does not depend on which tiles happened to
+  share its batch.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import shutil
+import tempfile
+import weakref
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from os import PathLike
+from pathlib import Path
+
+import torch
+
+import adadino
+from adadino.devices import choose_device
+from adadino.errors import ConfigError
+from adadino.geo.stac import write_item
+from adadino.model.adadino import AdaDINO
+from adadino.model.checkpoint import load
+from adadino.result import SceneResult
+from adadino.scene.forward import Forward
+from adadino.scene.journal import (
+    Journal,
+    file_facts,
+    model_digest,
+    open_journal,
+    outputs_begun,
+    work_folder,
+)
+from adadino.scene.options import SceneOptions
+from adadino.scene.outputs import (
+    Targets,
+    all_or_none,
+    find_polygons,
+    write_rasters,
+    write_vectors,
+)
+from adadino.scene.pace import Report
+from adadino.scene.pair import ImagePath, Pair, check_different, check_size, open_dates
+from adadino.scene.stream import fill
+
+
+def predict_scene(
+    before: ImagePath,
+    after: ImagePath,
+    model: AdaDINO | ImagePath = "tiny",
+    *,
+    output: ImagePath | None = None,
+    probability: ImagePath | None = None,
+    vector: ImagePath | None = None,
+    overview: ImagePath | None = None,
+    stac: ImagePath | None = None,
+    options: SceneOptions | None = None,
+    device: str = "auto",
+    overwrite: bool = False,
+    resume: bool = False,
+    progress: Report | None = None,
+) -> SceneResult:
+    """Find the change between two rasters of one place.
+
+    On the CPU the same inputs give the same bytes, whatever the batch and the number of readers,
+    and whether or not the run was interrupted; on a GPU, to rounding.
+
+    Args:
+        before: The first date, whose grid the result has: anything GDAL opens.
+        after: The second date; warped onto that grid where its own differs.
+        model: A model, or what `adadino.load` takes.
+        output: The change mask: a COG (.tif), or .png for images without coordinates. Without it
+            mask and probability go to a temporary folder that lives as long as the result.
+        probability: The probability of change, as its own raster.
+        vector: Polygons: .gpkg, .geojson, .fgb or .shp.
+        overview: A picture of before, after and change: .png.
+        stac: A STAC item that describes the outputs: .json.
+        options: Threshold, tiling, selection, bands, registration.
+        device: Where the model runs.
+        overwrite: Replace outputs that exist, and the rows of an interrupted run.
+        resume: Go on from the rows of an interrupted run of this output, if there are any.
+        progress: Called with tiles done, all tiles, and a message.
+
+    Raises:
+        InputError: The rasters cannot be read or compared.
+        WriteError: An output exists, is an input, or cannot be written; or there are rows of an
+            interrupted run, and neither `resume` nor `overwrite` is given.
+    """
+    options = options or SceneOptions()
+    check_different(before, after)
+    keep = None
+    if output is None:
+        if resume:
+            raise ConfigError("resume needs an output: its name is how a run is found again.")
+        keep = _TemporaryFolder()
+        output = keep.path / "change.tif"
+        probability = probability or keep.path / "probability.tif"
+    optional = {"probability": probability, "vector": vector, "overview": overview, "stac": stac}
+    named = {role: Path(path) for role, path in optional.items() if path is not None}
+    targets = Targets(mask=Path(output), **named)
+    ours = outputs_begun(work_folder(targets.mask)) if resume else []
+    targets.check((str(before), str(after)), overwrite=overwrite, ours=ours)
+    network = load(model) if isinstance(model, str | PathLike) else model
+    if options.tile % network.config.stride:
+        stride = network.config.stride
+        raise ConfigError(f"tile is {options.tile}, must be a multiple of {stride} pixels.")
+    with ExitStack() as stack:
+        forward = Forward(stack.enter_context(_ready(network, choose_device(device))), options)
+        pair = stack.enter_context(open_dates(before, after, options))
+        check_size(pair.reader, network.config.stride)
+        targets.check_grid(pair.reader.grid)
+        digest = model_digest(network)
+        journal = stack.enter_context(
+            open_journal(
+                targets.mask,
+                (pair.reader.grid.height, pair.reader.grid.width),
+                _facts(pair, forward, digest),
+                outputs=[str(path.resolve()) for path in targets.files],
+                resume=resume,
+                overwrite=overwrite,
+            )
+        )
+        fill(journal, pair.reader, forward, progress)
+        tags = _tags(forward, pair, digest)
+        stack.enter_context(all_or_none(targets))
+        result = _write(journal, targets, pair, forward, tags)
+        result = dataclasses.replace(result, keep=keep)
+        if targets.overview is not None:
+            result.write_overview(targets.overview)
+        if targets.stac is not None:
+            _write_item(result, targets, tags)
+        return result
+
+
+def _write(
+    journal: Journal,
+    targets: Targets,
+    pair: Pair,
+    forward: Forward,
+    tags: Mapping[str, object],
+) -> SceneResult:
+    """Make rasters, polygons and styles of the finished rows."""
+    grid, options = pair.reader.grid, forward.options
+    changed, valid = write_rasters(journal, targets, grid, threshold=options.threshold, tags=tags)
+    frame = find_polygons(journal, targets.mask, grid, options)
+    write_vectors(frame, targets)
+    return SceneResult(
+        grid=grid,
+        change_fraction=changed / max(valid, 1),
+        polygons=frame,
+        shift=pair.shift,
+        registered=pair.registered,
+        outputs=tuple(targets.files),
+        warnings=(*pair.warnings, *forward.warnings),
+        mask_path=targets.mask,
+        probability_path=targets.probability,
+        before=pair.before,
+        after=pair.after,
+        threshold=options.threshold,
+        bands=options.bands,
+        scale=options.scale,
+    )
+
+
+class _TemporaryFolder:
+    """A folder that goes when nobody holds it any more."""
+
+    def __init__(self) -> None:
+        self.path = Path(tempfile.mkdtemp(prefix="adadino-"))
+        # tempfile's own class would warn that nobody closed it.
+        weakref.finalize(self, shutil.rmtree, self.path, ignore_errors=True)
+
+
+@contextmanager
+def _ready(network: AdaDINO, device: torch.device) -> Iterator[AdaDINO]:
+    """The model on its device, not training; as it was afterwards, but for its place."""
+    training = network.training
+    network = network.to(
+        device
+    ).eval()  # outside: what is moved in inference mode cannot be trained
+    try:
+        with torch.inference_mode():
+            yield network
+    finally:
+        network.train(training)
+
+
+def _facts(pair: Pair, forward: Forward, digest: str) -> dict[str, object]:
+    """What the rows of a run depend on."""
+    options = forward.options
+    names = ("tile", "overlap", "selection", "sample", "bands", "scale", "register")
+    return {
+        "before": file_facts(pair.before),
+        "after": file_facts(pair.after),
+        "model": digest,
+        "device": forward.device.type,
+        **{name: getattr(options, name) for name in names},
+        "batch": options.batch if options.selection == "batch" else None,
+        "version": adadino.__version__,
+    }
+
+
+def _tags(forward: Forward, pair: Pair, digest: str) -> dict[str, object]:
+    """How the rasters came about: no date, and nothing that does not move a pixel."""
+    options, config = forward.options, forward.network.config
+    tags = {
+        "TIFFTAG_SOFTWARE": f"adadino {adadino.__version__}",
+        "ADADINO_BACKBONE": config.backbone.name,
+        "ADADINO_MODEL": digest[:16],
+        "ADADINO_K": config.bscs.k,
+        "ADADINO_THRESHOLD": options.threshold,
+        "ADADINO_SELECTION": options.selection,
+        "ADADINO_TILE": options.tile,
+        "ADADINO_OVERLAP": options.overlap,
+        "ADADINO_BANDS": options.bands,
+        "ADADINO_SCALE": options.scale,
+        "ADADINO_SHIFT": (pair.shift.dy, pair.shift.dx) if pair.registered else None,
+        "ADADINO_BEFORE": Path(pair.before).name,
+        "ADADINO_AFTER": Path(pair.after).name,
+    }
+    return {name: value for name, value in tags.items() if value is not None}
+
+
+def _write_item(result: SceneResult, targets: Targets, tags: Mapping[str, object]) -> None:
+    assert targets.stac is not None
+    roles = {
+        "mask": targets.mask,
+        "probability": targets.probability,
+        "polygons": targets.vector,
+        "overview": targets.overview,
+    }
+    outputs = {role: path for role, path in roles.items() if path is not None}
+    properties = {
+        name.replace("ADADINO_", "adadino:").lower(): value
+        for name, value in tags.items()
+        if name.startswith("ADADINO_")
+    }
+    properties["adadino:change_fraction"] = result.change_fraction
+    write_item(
+        targets.stac,
+        grid=result.grid,
+        outputs=outputs,
+        properties=properties,
+        inputs=(result.before, result.after),
+    )

@@ -1,0 +1,122 @@
+"""Masked dense distillation: a small ViT learns to say what EfficientNet-lite0 sees.
+
+The student gets the image with some patches hidden and must name, at every token, the teacher's
+features of that place at several strides. Shallow taps answer for fine strides, deep taps for
+coarse ones, because those taps are what the decoder will read: tap i predicts the teacher's levels
+i and i + 1. Targets are standardised channel by channel, so that no level outweighs another.
+"""
+
+from __future__ import annotations
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from adadino.model.adadino import AdaDINO
+from adadino.model.lite0 import CHANNELS, Lite0
+
+STRIDES = (4, 8, 16, 32)
+"""The teacher's levels, in pixels of the image as the encoder sees it (enlarged)."""
+
+
+def target_channels(patch: int) -> list[int]:
+    """Channels of each level once it lies on the token grid: finer levels are folded into it."""
+    return [
+        c * max(1, patch // stride) ** 2 for c, stride in zip(CHANNELS[1:], STRIDES, strict=True)
+    ]
+
+
+def targets(teacher: Lite0, images: Tensor, patch: int) -> list[Tensor]:
+    """The teacher's levels on the student's token grid, each (B, hw, C).
+
+    Args:
+        teacher: The teacher.
+        images: RGB in [0, 1] (B, 3, H, W), enlarged as the encoder sees them.
+        patch: Side of a token in those pixels.
+    """
+    grid = images.shape[-2] // patch, images.shape[-1] // patch
+    levels = []
+    for stride, maps in zip(STRIDES, teacher(images)[1:], strict=True):
+        if stride < patch:
+            maps = F.pixel_unshuffle(maps, patch // stride)
+        elif stride > patch:
+            maps = F.interpolate(maps.float(), grid, mode="bilinear", align_corners=False)
+        levels.append(maps.flatten(2).transpose(1, 2).float())
+    return levels
+
+
+class Student(nn.Module):
+    """A trainable backbone, a mask token, and one linear answer for each tap and level."""
+
+    def __init__(self, model: AdaDINO) -> None:
+        super().__init__()
+        config = model.config
+        self.backbone, self.taps = model.encoder.backbone, config.taps
+        dim = config.backbone.dim
+        self.mask_token = nn.Parameter(torch.zeros(dim))
+        channels = target_channels(config.backbone.patch)
+        self.answers = nn.ModuleDict(
+            {
+                f"{tap}-{level}": nn.Linear(dim, channels[level])
+                for tap in range(len(self.taps))
+                for level in levels_of(tap)
+            }
+        )
+
+    def forward(self, images: Tensor, hidden: Tensor | None = None) -> list[list[Tensor]]:
+        """Answer for normalised images (B, 3, H, W): per tap, per level, (B, hw, C).
+
+        Args:
+            images: What `AdaDINO.prepare` returns.
+            hidden: (B, hw) bool, the patches to hide.
+        """
+        return [
+            [self.answers[f"{tap}-{level}"](tokens) for level in levels_of(tap)]
+            for tap, tokens in enumerate(self.features(images, hidden))
+        ]
+
+    def features(self, images: Tensor, hidden: Tensor | None = None) -> list[Tensor]:
+        """The four taps (B, hw, D), through the final LayerNorm, as the encoder hands them on."""
+        backbone, patch = self.backbone, self.backbone.config.patch
+        prefix = backbone.config.prefix
+        x = backbone.embed(images)
+        if hidden is not None:
+            shown = torch.where(hidden[..., None], self.mask_token.to(x.dtype), x[:, prefix:])
+            x = torch.cat((x[:, :prefix], shown), dim=1)
+        rope = backbone.rope(images.shape[-2] // patch, images.shape[-1] // patch)
+        taps = []
+        for index, block in enumerate(backbone.blocks):
+            x = block(x, rope)
+            if index in self.taps:
+                taps.append(backbone.norm(x[:, prefix:]))
+        return taps
+
+
+def levels_of(tap: int) -> tuple[int, ...]:
+    """Which of the teacher's levels a tap answers for: its own and the next coarser one."""
+    return tuple(sorted({tap, min(tap + 1, len(STRIDES) - 1)}))
+
+
+def distillation_loss(
+    answers: list[list[Tensor]], wanted: list[Tensor], statistics: list[tuple[Tensor, Tensor]]
+) -> Tensor:
+    """Mean over taps and levels of the smooth absolute error of standardised targets.
+
+    Args:
+        answers: What the student returns.
+        wanted: What `targets` returns.
+        statistics: Mean and standard deviation (C,) of every level.
+    """
+    goals = [(w - mean) / std for w, (mean, std) in zip(wanted, statistics, strict=True)]
+    losses = [
+        F.smooth_l1_loss(answer.float(), goals[level])
+        for tap, given in enumerate(answers)
+        for level, answer in zip(levels_of(tap), given, strict=True)
+    ]
+    return torch.stack(losses).mean()
+
+
+def hide(batch: int, tokens: int, share: float, generator: torch.Generator) -> Tensor:
+    """Choose the patches to hide, exactly the same number in every image: (B, tokens) bool."""
+    order = torch.rand(batch, tokens, generator=generator, device=generator.device).argsort(1)
+    return order < round(share * tokens)
