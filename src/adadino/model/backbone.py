@@ -126,7 +126,10 @@ class FeedForward(nn.Module):
             weight = self.down.weight.unflatten(1, (-1, size)).index_select(1, keep).flatten(1)
             return F.linear(hidden, weight, self.down.bias)
         if chosen is not None and chosen.gate is not None:
-            hidden = hidden * chosen.gate.to(x.dtype).repeat_interleave(size)
+            # On the weight, not on the tokens: the same product, and a pass over D x 4D numbers
+            # instead of several over all tokens, forward and backward.
+            weight = self.down.weight * chosen.gate.to(hidden.dtype).repeat_interleave(size)
+            return F.linear(hidden, weight, self.down.bias)
         return self.down(hidden)
 
 

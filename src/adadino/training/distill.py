@@ -13,6 +13,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from adadino.model.adadino import AdaDINO
+from adadino.model.backbone import Selection
 from adadino.model.lite0 import CHANNELS, Lite0
 
 STRIDES = (4, 8, 16, 32)
@@ -63,19 +64,24 @@ class Student(nn.Module):
             }
         )
 
-    def forward(self, images: Tensor, hidden: Tensor | None = None) -> list[list[Tensor]]:
+    def forward(
+        self, images: Tensor, hidden: Tensor | None = None, gates: Tensor | None = None
+    ) -> list[list[Tensor]]:
         """Answer for normalised images (B, 3, H, W): per tap, per level, (B, hw, C).
 
         Args:
             images: What `AdaDINO.prepare` returns.
             hidden: (B, hw) bool, the patches to hide.
+            gates: (blocks, C), which chunks of every FFN are executed.
         """
         return [
             [self.answers[f"{tap}-{level}"](tokens) for level in levels_of(tap)]
-            for tap, tokens in enumerate(self.features(images, hidden))
+            for tap, tokens in enumerate(self.features(images, hidden, gates))
         ]
 
-    def features(self, images: Tensor, hidden: Tensor | None = None) -> list[Tensor]:
+    def features(
+        self, images: Tensor, hidden: Tensor | None = None, gates: Tensor | None = None
+    ) -> list[Tensor]:
         """The four taps (B, hw, D), through the final LayerNorm, as the encoder hands them on."""
         backbone, patch = self.backbone, self.backbone.config.patch
         prefix = backbone.config.prefix
@@ -86,7 +92,10 @@ class Student(nn.Module):
         rope = backbone.rope(images.shape[-2] // patch, images.shape[-1] // patch)
         taps = []
         for index, block in enumerate(backbone.blocks):
-            x = block(x, rope)
+            chosen = None
+            if gates is not None:
+                chosen = Selection(backbone.config.ffn // gates.shape[1], gate=gates[index])
+            x = block(x, rope, chosen)
             if index in self.taps:
                 taps.append(backbone.norm(x[:, prefix:]))
         return taps
@@ -114,6 +123,22 @@ def distillation_loss(
         for level, answer in zip(levels_of(tap), given, strict=True)
     ]
     return torch.stack(losses).mean()
+
+
+def drop_chunks(
+    blocks: int, chunks: int, *, least: int, share: float, generator: torch.Generator
+) -> Tensor:
+    """Choose the FFN chunks of every block for one step: (blocks, chunks) of 0 and 1.
+
+    A large pretrained FFN bears pruning because it is redundant; a small one must learn to. With
+    probability `share` a step runs on a random number of chunks, from `least` to all, drawn anew in
+    every block.
+    """
+    device = generator.device
+    order = torch.rand(blocks, chunks, generator=generator, device=device).argsort(1)
+    count = torch.randint(least, chunks + 1, (1,), generator=generator, device=device)
+    dense = torch.rand(1, generator=generator, device=device) >= share
+    return ((order < count) | dense).float()
 
 
 def hide(batch: int, tokens: int, share: float, generator: torch.Generator) -> Tensor:

@@ -38,11 +38,19 @@ from adadino.files import locked, write_atomic
 from adadino.model.adadino import AdaDINO
 from adadino.model.lite0 import Lite0, load_lite0
 from adadino.training.callbacks import as_csv
-from adadino.training.distill import Student, distillation_loss, hide, targets
+from adadino.training.distill import (
+    Student,
+    distillation_loss,
+    drop_chunks,
+    hide,
+    targets,
+)
 from adadino.training.probe import probe
 
 CONFIG, STATE, HISTORY, RESULT = "config.yaml", "last.pt", "history.csv", "backbone.safetensors"
 PREPROCESSING = "preprocessor_config.json"
+LEAST_CHUNKS = 4
+"""The smallest budget the paper prunes to."""
 Report = Callable[[int, int, str], None]
 
 
@@ -68,12 +76,15 @@ class PretrainConfig:
     """Steps over which the learning rate rises."""
     mask: float = 0.3
     """Share of the patches that is hidden from the student."""
+    drop: float = 0.5
+    """Share of the steps that run on a random part of the FFN's chunks, so that BSCS can prune."""
     size: int = 256
     """Side of a view; views are cut from tiles of twice this side."""
     zoom: tuple[float, float] = (0.4, 1.0)
     """Side of a view's cut-out as a share of the tile's."""
-    jitter: float = 0.3
-    """Strength of brightness, contrast and saturation changes."""
+    jitter: float = 0.4
+    """Strength of brightness, contrast and saturation changes. The student sees them, the teacher
+    does not: what light and season change is not what the features should say."""
     limit: int = 8000
     """Most tiles held in memory; more are sampled evenly."""
     every: int = 500
@@ -88,8 +99,8 @@ class PretrainConfig:
         for name in ("steps", "batch", "every", "limit", "size"):
             if getattr(self, name) < 1:
                 raise ConfigError(f"{name} is {getattr(self, name)}, must be at least 1.")
-        if not 0 <= self.mask < 1:
-            raise ConfigError(f"mask is {self.mask}, must be at least 0 and below 1.")
+        if not 0 <= self.mask < 1 or not 0 <= self.drop <= 1:
+            raise ConfigError(f"mask {self.mask} and drop {self.drop} are shares, below 1.")
         if not 0 < self.zoom[0] <= self.zoom[1] <= 1:
             raise ConfigError(f"zoom is {self.zoom}, must rise within (0, 1].")
 
@@ -154,11 +165,17 @@ def _learn(
         views = _views(tiles, config, generator)
         with amp:
             with torch.no_grad():
-                images = model.prepare(views)
                 wanted = targets(teacher, _enlarged(model, views), model.config.backbone.patch)
-            tokens = wanted[0].shape[1]
-            hidden = hide(len(views), tokens, config.mask, generator)
-            loss = distillation_loss(student(images, hidden), wanted, statistics)
+                images = model.prepare(_recolour(views, config.jitter, generator))
+            hidden = hide(len(views), wanted[0].shape[1], config.mask, generator)
+            gates = drop_chunks(
+                model.config.backbone.depth,
+                model.config.bscs.chunks,
+                least=LEAST_CHUNKS,
+                share=config.drop,
+                generator=generator,
+            )
+            loss = distillation_loss(student(images, hidden, gates), wanted, statistics)
         for group in optimizer.param_groups:
             group["lr"] = config.lr * _rate(step, config)
         optimizer.zero_grad(set_to_none=True)
@@ -233,7 +250,7 @@ def _statistics(
 
 
 def _views(tiles: Tensor, config: PretrainConfig, generator: torch.Generator) -> Tensor:
-    """Draw a batch of views: cut out, flipped, turned, colours jittered (B, 3, size, size)."""
+    """Draw a batch of views: cut out, flipped, turned (B, 3, size, size)."""
     device, n = tiles.device, config.batch
 
     def draw(*shape: int) -> Tensor:
@@ -249,10 +266,15 @@ def _views(tiles: Tensor, config: PretrainConfig, generator: torch.Generator) ->
     y = torch.where(turned[:, None], F.pad(sign[:, 1:], (0, 1)), torch.stack((zero, sign[:, 1]), 1))
     theta = torch.cat((torch.stack((x, y), 1), centre[:, :, None]), dim=2)  # (B, 2, 3)
     grid = F.affine_grid(theta, [n, 3, config.size, config.size], align_corners=False)
-    views = F.grid_sample(chosen, grid, padding_mode="reflection", align_corners=False)
-    factors = 1 + config.jitter * (2 * draw(n, 3) - 1)
-    order = draw(n, 3).argsort(dim=1)
-    return jitter(views[:, None], factors, order)[:, 0]
+    return F.grid_sample(chosen, grid, padding_mode="reflection", align_corners=False)
+
+
+def _recolour(views: Tensor, strength: float, generator: torch.Generator) -> Tensor:
+    """Change brightness, contrast and saturation of every view, in an order of its own."""
+    device, n = views.device, len(views)
+    factors = 1 + strength * (2 * torch.rand(n, 3, generator=generator, device=device) - 1)
+    order = torch.rand(n, 3, generator=generator, device=device).argsort(dim=1)
+    return jitter(views.clone()[:, None], factors, order)[:, 0]
 
 
 def _tiles(config: PretrainConfig) -> np.ndarray[Any, np.dtype[np.uint8]]:

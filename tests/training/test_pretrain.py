@@ -1,0 +1,109 @@
+"""Pretraining from end to end with a random teacher: resumes, refuses, and its file is a backbone.
+"""
+
+from __future__ import annotations
+
+import csv
+
+import pytest
+import torch
+from PIL import Image
+from safetensors.torch import load_file
+
+from adadino.config import preset
+from adadino.data.folder import PairFolder
+from adadino.data.synthetic import make_pair, write_dataset
+from adadino.errors import DataError, TrainingError
+from adadino.model.adadino import AdaDINO
+from adadino.model.checkpoint import build
+from adadino.model.lite0 import Lite0, _their_name
+from adadino.training.distill import Student
+from adadino.training.pretrain import PretrainConfig, _tiles, pretrain
+from adadino.training.probe import average_precision, probe
+
+
+@pytest.fixture(scope="module")
+def teacher(tmp_path_factory) -> str:
+    """A teacher in the released file's names, with random weights: nothing has to be installed."""
+    path = tmp_path_factory.mktemp("teacher") / "lite0.pth"
+    torch.manual_seed(3)
+    torch.save({_their_name(n): t for n, t in Lite0().state_dict().items()}, path)
+    return str(path)
+
+
+def settings(output, teacher, **changes) -> PretrainConfig:
+    base = {
+        "output": str(output), "teacher": teacher, "synthetic": 2, "size": 32, "batch": 2,
+        "steps": 4, "every": 2, "warmup": 1, "device": "cpu", "precision": "32",
+    }  # fmt: skip
+    return PretrainConfig(**{**base, **changes})
+
+
+def test_an_interrupted_run_goes_on_to_the_same_bytes(tmp_path, teacher):
+    whole = pretrain(settings(tmp_path / "whole", teacher))
+
+    def stop(done: int, total: int, message: str) -> None:
+        if done == 2:
+            raise KeyboardInterrupt
+
+    part = settings(tmp_path / "part", teacher)
+    with pytest.raises(KeyboardInterrupt):
+        pretrain(part, report=stop)
+    assert not (tmp_path / "part" / "backbone.safetensors").exists()
+    again = pretrain(part)
+    ours, theirs = load_file(whole.weights), load_file(again.weights)
+    assert all(torch.equal(ours[name], theirs[name]) for name in ours)
+    assert [row["step"] for row in again.history] == [2, 4]
+    with (tmp_path / "part" / "history.csv").open() as file:
+        assert [float(row["loss"]) for row in csv.DictReader(file)] == [
+            row["loss"] for row in whole.history
+        ]
+
+
+def test_the_result_is_a_backbone_with_its_normalisation(tmp_path, teacher, recwarn):
+    result = pretrain(settings(tmp_path, teacher))
+    model = build(preset("tiny"), result.weights)
+    assert not any(p.requires_grad for p in model.encoder.backbone.parameters())
+    assert model.config.backbone.mean == preset("tiny").backbone.mean
+    assert not [w for w in recwarn if "normalised" in str(w.message)]
+
+
+def test_a_folder_of_another_run_is_refused(tmp_path, teacher):
+    pretrain(settings(tmp_path, teacher))
+    with pytest.raises(TrainingError, match="pretraining run with other settings"):
+        pretrain(settings(tmp_path, teacher, lr=1e-4))
+    assert pretrain(settings(tmp_path, teacher, lr=1e-4), overwrite=True)
+
+
+def test_tiles_cover_images_of_any_size_and_never_labels(tmp_path, teacher):
+    for folder, size in (("A", (100, 70)), ("B", (64, 64)), ("sub/A", (20, 200)), ("label", 64)):
+        (tmp_path / folder).mkdir(parents=True)
+        shape = (size, size) if isinstance(size, int) else size
+        Image.new("RGB", shape, (200, 10, 10)).save(tmp_path / folder / "x.png")
+    config = settings(tmp_path / "run", teacher, images=(str(tmp_path),), synthetic=0)
+    assert _tiles(config).shape == (4 + 1 + 4, 3, 64, 64)  # 2 x 2, 1, 1 x 4 tiles of twice 32
+    assert len(_tiles(settings(tmp_path, teacher, images=(str(tmp_path),), limit=3))) == 3
+    with pytest.raises(DataError, match=r"no images in .*empty"):
+        _tiles(settings(tmp_path, teacher, images=(str(tmp_path / "empty"),), synthetic=0))
+
+
+def test_its_synthetic_scenes_are_nobody_else_s():
+    used = make_pair(770_000_000, 64)
+    assert all((make_pair(seed, 64).before != used.before).any() for seed in (0, 1, 7))
+
+
+def test_average_precision_by_hand():
+    scores = torch.tensor([0.9, 0.8, 0.7, 0.1])
+    truth = torch.tensor([True, False, True, False])
+    assert average_precision(scores, truth) == pytest.approx((1 + 2 / 3) / 2)
+    assert average_precision(scores, torch.zeros(4, dtype=torch.bool)) == 0
+
+
+def test_the_probe_sees_change_in_features_that_show_it(tmp_path):
+    write_dataset(tmp_path, {"train": 6}, size=64)
+    pairs = PairFolder(tmp_path, "train")
+    torch.manual_seed(0)
+    model = AdaDINO(preset("tiny")).eval()
+    student = Student(model).eval()
+    share = sum(float(pairs[i][2].float().mean()) for i in range(1, 6, 2)) / 3
+    assert probe(model, student, pairs, batch=2) > 1.5 * share  # better than chance
