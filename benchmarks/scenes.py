@@ -31,11 +31,11 @@ import torch
 import torch.nn.functional as F
 from rasterio.transform import from_origin
 from rasterio.windows import Window
-from torch import Tensor, nn
+from torch import Tensor
 
 from adadino.config import PRESETS
 from adadino.data.synthetic import World, make_pair
-from adadino.model.adadino import Normalize, Output
+from adadino.model.detector import Detector, Normalize, Output
 from adadino.scene import SceneOptions, predict_scene
 
 SIDE = 1024
@@ -52,7 +52,7 @@ COLUMNS = {
 }
 
 
-class Stub(nn.Module):
+class Stub(Detector):
     """Stands in for a model: change is where the colours differ."""
 
     def __init__(self) -> None:
@@ -61,6 +61,7 @@ class Stub(nn.Module):
         off = dataclasses.replace(tiny.bscs, selection="off")
         self.config = dataclasses.replace(tiny, bscs=off)
         self.normalize = Normalize((0.5,) * 3, (0.25,) * 3)
+        self.stride = self.config.stride
         self.seconds = 0.0
 
     def forward(self, before: Tensor, after: Tensor, *, chunks: Tensor | None = None) -> Output:
@@ -80,6 +81,7 @@ def main() -> None:
     parser.add_argument("--csv", type=Path, help="write the figures here too")
     parser.add_argument("--folder", type=Path, help="where the scenes are made; needs 10 GB")
     parser.add_argument("--readers", type=int, help="threads that read")
+    parser.add_argument("--width", type=int, help="columns of every scene; by default it is square")
     parser.add_argument("--one", type=Path, help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.one is not None:
@@ -88,7 +90,8 @@ def main() -> None:
     rows = []
     for megapixels in map(float, options.megapixels.split(",")):
         with tempfile.TemporaryDirectory(dir=options.folder) as folder:
-            make_scene(Path(folder), round(math.sqrt(megapixels * 1e6)))
+            width = options.width or round(math.sqrt(megapixels * 1e6))
+            make_scene(Path(folder), width, round(megapixels * 1e6 / width))
             command = [sys.executable, __file__, "--one", folder]
             if options.readers:
                 command += ["--readers", str(options.readers)]
@@ -109,11 +112,11 @@ def print_row(row: dict[str, Any], *, header: bool) -> None:
     print("| " + " | ".join(f"{row[name]:.4g}" for name in COLUMNS) + " |", flush=True)
 
 
-def make_scene(folder: Path, side: int) -> None:
+def make_scene(folder: Path, width: int, height: int) -> None:
     """Write before.tif and after.tif, 12 bits in uint16, from a block that repeats."""
     pair = make_pair(3, SIDE, World(empty=0.0, plan="organic"))
     profile = {
-        "driver": "GTiff", "dtype": "uint16", "count": 3, "width": side, "height": side,
+        "driver": "GTiff", "dtype": "uint16", "count": 3, "width": width, "height": height,
         "crs": "EPSG:32633", "transform": from_origin(400_000, 5_800_000, 0.5, 0.5),
         "tiled": True, "blockxsize": 512, "blockysize": 512, "compress": "deflate", "zlevel": 1,
         "photometric": "RGB", "num_threads": "ALL_CPUS", "bigtiff": "IF_SAFER",
@@ -122,11 +125,11 @@ def make_scene(folder: Path, side: int) -> None:
     for name in ("before", "after"):
         block = np.moveaxis(getattr(pair, name), -1, 0).astype(np.uint16) * 16
         block += noise.integers(0, 16, block.shape, np.uint16)
-        wide = np.tile(block, (1, 1, -(-side // SIDE)))[:, :, :side]
+        wide = np.tile(block, (1, 1, -(-width // SIDE)))[:, :, :width]
         with rasterio.open(folder / f"{name}.tif", "w", **profile) as raster:
-            for row in range(0, side, SIDE):
-                rows = min(SIDE, side - row)
-                raster.write(wide[:, :rows], window=Window(0, row, side, rows))
+            for row in range(0, height, SIDE):
+                rows = min(SIDE, height - row)
+                raster.write(wide[:, :rows], window=Window(0, row, width, rows))
 
 
 def measure(folder: Path, readers: int | None) -> dict[str, float]:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import pytest
 import torch
+import torch.nn.functional as F
 from torch.profiler import ProfilerActivity, profile
 
 from adadino import paper
 from adadino.config import Config, preset
 from adadino.model.adadino import AdaDINO
 from adadino.model.backbone import Backbone
-from adadino.profiling import count_flops, gflops
+from adadino.profiling import count_flops, ffn_ms, gflops
 from tests.conftest import with_backbone, with_bscs, with_cgla, with_cpgr
 
 VITL = preset("vitl16")
@@ -69,6 +70,14 @@ def test_the_budget_of_the_configuration_is_the_default():
     assert gflops(with_bscs(VITL, k=4)) == gflops(VITL, k=4)
 
 
+def test_a_transposed_convolution_costs_what_its_opposite_does():
+    narrow, wide = torch.empty(1, 6, 5, 7, device="meta"), torch.empty(1, 4, 10, 14, device="meta")
+    weight = torch.empty(6, 4, 2, 2, device="meta")
+    up = count_flops(lambda: F.conv_transpose2d(narrow, weight, stride=2))
+    down = count_flops(lambda: F.conv2d(wide, weight, stride=2))
+    assert up == down == 2 * (6 * 5 * 7) * (4 * 2 * 2)
+
+
 def test_bigger_images_cost_more_by_their_tokens():
     """Four times the patches: everything but the five prefix tokens of each date quadruples."""
     assert 3.9 < gflops(VITL, size=512) / gflops(VITL, size=256) < 4
@@ -81,3 +90,22 @@ def test_fixed_selections_cost_what_learned_ones_do_less_the_policy(selection):
     learned = gflops(small, size=64)
     cost = gflops(with_bscs(small, selection=selection, ranking=ranking), size=64)
     assert 0 < learned - cost < 0.02 * learned
+
+
+def test_ffn_time_is_that_of_the_given_layers_and_leaves_no_hook():
+    calls = []
+
+    class Layer(torch.nn.Module):
+        def forward(self, x):
+            calls.append(x)
+            return x
+
+    layers = [Layer(), Layer()]
+
+    def forward():
+        for layer in layers:
+            layer(1)
+
+    assert 0 < ffn_ms(layers, forward, torch.device("cpu"), times=2) < 1000
+    assert len(calls) == 4
+    assert not any(layer._forward_hooks or layer._forward_pre_hooks for layer in layers)

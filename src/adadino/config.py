@@ -170,7 +170,11 @@ class CPGRConfig:
 
 @dataclass(frozen=True)
 class StreamConfig:
-    """Beyond the paper: a convolutional network beside the frozen transformer, for fine detail."""
+    """Beyond the paper: a convolutional network beside the frozen transformer, for fine detail.
+
+    Peers that are built on such a network (lite-unet, changedino) have it anyway, and take its
+    `weights` from here.
+    """
 
     name: Literal["none", "lite0"] = "none"
     """`lite0`: EfficientNet-lite0 up to stride 16, trained with the rest."""
@@ -180,7 +184,7 @@ class StreamConfig:
 
 @dataclass(frozen=True)
 class Config:
-    """AdaDINO, whole."""
+    """A model, whole: AdaDINO, or a peer with what it takes of the same settings."""
 
     backbone: BackboneConfig = field(default_factory=BackboneConfig)
     cgla: CGLAConfig = field(default_factory=CGLAConfig)
@@ -191,6 +195,9 @@ class Config:
     stream: StreamConfig = field(default_factory=StreamConfig)
     scale: int = 2
     """The encoder sees the image enlarged by this factor: 256 pixels become 512."""
+    peer: str | None = None
+    """A comparator of `adadino.peers` instead of AdaDINO, by name. One that stands on the frozen
+    backbone takes `backbone`, `cpgr.width`, `cpgr.refiner`, `cgla.depths` and `scale`."""
 
     def __post_init__(self) -> None:
         backbone, bscs = self.backbone, self.bscs

@@ -1,28 +1,30 @@
-"""What the model costs: GFLOPs by the paper's counting convention. Table 3.
+"""What the model costs: GFLOPs by the paper's counting convention, pairs/s, FFN time. Table 3.
 
 The paper estimates GFLOPs "with the PyTorch profiler": one pair, 256 x 256 pixels. That counter
 sees matrix products and convolutions (two operations for each multiply-add), elementwise products
 and sums (one for each element of the first operand), and nothing else; the two products inside
 scaled_dot_product_attention are invisible to it. `count_flops` applies the same rules to meta
 tensors, so a ViT-L is counted in seconds and without memory; a test holds it equal to
-`torch.profiler` on a real run.
+`torch.profiler` on a real run. Transposed convolutions, which AdaDINO has none of and the profiler
+overlooks, are counted as the convolutions they are.
 """
 
 from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
 import torch.nn.functional as F
-from torch import Tensor
+from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from adadino.config import Config
-from adadino.model.adadino import AdaDINO
+from adadino.model.checkpoint import new_model
+from adadino.model.detector import Detector
 
 aten = torch.ops.aten
 
@@ -55,6 +57,8 @@ class _Counter(TorchDispatchMode):
                 self.flops += 2 * out.numel() * args[0].shape[-1]
             case aten.addmm | aten.baddbmm:
                 self.flops += 2 * out.numel() * args[1].shape[-1]
+            case aten.convolution if args[6]:  # transposed: every input reaches a whole kernel
+                self.flops += 2 * args[0].numel() * math.prod(args[1].shape[1:])
             case aten.convolution:
                 self.flops += 2 * out.numel() * math.prod(args[1].shape[1:])
             case aten.mul | aten.add if isinstance(args[0], Tensor):
@@ -79,14 +83,14 @@ def gflops(config: Config, *, k: int | None = None, size: int = 256) -> float:
         size: Side of the square input in pixels.
     """
     with torch.device("meta"):
-        model = AdaDINO(config).eval()
+        model = new_model(config).eval()
         image = torch.empty(1, 3, size, size)
         return count_flops(lambda: model(image, image, k=k)) / 1e9
 
 
 @torch.inference_mode()
 def throughput(
-    model: AdaDINO, *, batch: int = 16, size: int = 256, warmup: int = 5, measured: int = 20
+    model: Detector, *, batch: int = 16, size: int = 256, warmup: int = 5, measured: int = 20
 ) -> float:
     """Pairs per second of the model as it is, on its own device: the protocol of Table 3.
 
@@ -102,13 +106,58 @@ def throughput(
     before, after = (torch.rand(batch, 3, size, size, device=device) for _ in range(2))
     for index in range(warmup + measured):
         if index == warmup:
-            _wait(device)
+            wait(device)
             began = time.perf_counter()
         model(before, after)
-    _wait(device)
+    wait(device)
     return measured * batch / (time.perf_counter() - began)
 
 
-def _wait(device: torch.device) -> None:
+def ffn_ms(
+    layers: Sequence[nn.Module], forward: Callable[[], Any], device: torch.device, times: int = 3
+) -> float:
+    """Milliseconds that the given layers take in one forward pass; the least of a few passes.
+
+    Args:
+        layers: The feed-forward layers, each called once in a pass.
+        forward: Runs the pass, layer by layer (no replayed graph).
+        device: Where it runs.
+        times: How many passes.
+    """
+    cuda = device.type == "cuda"
+    marks: list[tuple[Any, Any]] = []
+    open_marks: list[Any] = []
+
+    def now() -> Any:
+        if not cuda:
+            return time.perf_counter()
+        event = torch.cuda.Event(enable_timing=True)
+        event.record(torch.cuda.current_stream(device))
+        return event
+
+    hooks = [
+        layer.register_forward_pre_hook(lambda *_: open_marks.append(now())) for layer in layers
+    ]
+    hooks += [
+        layer.register_forward_hook(lambda *_: marks.append((open_marks.pop(), now())))
+        for layer in layers
+    ]
+    totals = []
+    try:
+        with torch.inference_mode():
+            for _ in range(times):
+                marks.clear()
+                forward()
+                wait(device)
+                taken = [a.elapsed_time(b) if cuda else 1000 * (b - a) for a, b in marks]
+                totals.append(sum(taken))
+    finally:
+        for hook in hooks:
+            hook.remove()
+    return min(totals)
+
+
+def wait(device: torch.device) -> None:
+    """Until the device has done what it was told."""
     if device.type == "cuda":
         torch.cuda.synchronize(device)

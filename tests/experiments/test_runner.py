@@ -7,11 +7,12 @@ import dataclasses
 import json
 
 import pytest
+import torch
 from PIL import Image
 from typer.testing import CliRunner
 
 from adadino.cli.app import app
-from adadino.errors import DataError
+from adadino.errors import ConfigError, DataError
 from adadino.experiments import report, runner
 from adadino.experiments.runner import Setting, reproduce
 from adadino.experiments.tables import TABLES, Table
@@ -90,6 +91,52 @@ def test_protocol_tables_score_one_checkpoint(out):
     filled = {f.row.name: f.ours["f1"][0] for f in reproduce(TABLES["robustness"], setting)}
     assert set(out.glob("runs/*/*/last.ckpt")) == before  # Top-6 was trained already
     assert filled["Shuffled, worst of five"] <= filled["Shuffled, mean of five"]
+
+
+def test_peers_and_ours_share_a_table_and_a_picture(tmp_path):
+    table = subset("peers", "FC-EF", "ToMe-style", "AdaDINO, k=6")
+    setting = Setting(out=tmp_path, quick=True, overrides=("train.epochs=1",))
+    filled = reproduce(table, setting)
+    ours = {item.row.name: {m: v[0] for m, v in item.ours.items()} for item in filled}
+    assert ours["FC-EF"]["parameters"] == pytest.approx(1.350578)
+    assert ours["AdaDINO, k=6"]["parameters"] > ours["ToMe-style"]["parameters"] > 5
+    for figures in ours.values():
+        assert 0 <= figures["f1_levir"] <= 100
+        assert 0 <= figures["f1_clcd"] <= 100
+        assert min(figures[m] for m in ("gflops", "pairs_per_s", "minutes")) > 0
+    markdown, table_csv, picture = report.write(table, filled, tmp_path, note="a note")
+    names, *rows = csv.reader(table_csv.open())
+    assert [name for name in names if name.startswith("paper")] == ["paper: params, M"]
+    column = names.index("paper: params, M")
+    assert [row[column] for row in rows] == ["1.350", "", ""]
+    assert "ChangeMamba" in markdown.read_text()
+    assert Image.open(picture).size[0] > 1000
+    again = reproduce(table, setting)
+    assert [item.ours for item in again] == [item.ours for item in filled]
+
+
+def test_quick_runs_on_one_thread_and_gives_the_others_back(tmp_path, monkeypatch):
+    seen = []
+
+    def result(row, seed, metrics, setting):
+        seen.append(torch.get_num_threads())
+        return dict.fromkeys(metrics, 0.0)
+
+    monkeypatch.setattr(runner, "_result", result)
+    monkeypatch.setattr(runner, "_synthetic", lambda *_: None)
+    torch.set_num_threads(2)
+    try:
+        reproduce(subset("ablation", "BSCS Top-6"), Setting(out=tmp_path, quick=True))
+        assert (seen, torch.get_num_threads()) == ([1], 2)
+    finally:
+        torch.set_num_threads(1)
+
+
+def test_peers_go_with_the_first_table_only(tmp_path):
+    arguments = ["reproduce", "ablation", "--peers", "--quick", "-o", str(tmp_path)]
+    result = CliRunner().invoke(app, arguments)
+    assert isinstance(result.exception, ConfigError)
+    assert "--peers goes with table1" in str(result.exception)
 
 
 def test_missing_data_and_weights_are_all_listed(tmp_path):

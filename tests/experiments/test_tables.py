@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from pathlib import Path
 
 import pytest
@@ -10,11 +11,13 @@ from adadino.config import PRESETS
 from adadino.evaluation import Protocol
 from adadino.experiments.runner import Setting, run_config
 from adadino.experiments.tables import PAPER, SMALL, TABLES
+from adadino.peers import ABSENT, PEERS
 from adadino.profiling import gflops
 
 ALL = [(table.name, row) for table in TABLES.values() for row in table.rows]
 ROWS = [(table, row) for table, row in ALL if row.study is PAPER]
-SMALL_ROWS = [row for _, row in ALL if row.study is SMALL]
+SMALL_ROWS = [row for table, row in ALL if row.study is SMALL and table != "peers"]
+PEER_ROWS = TABLES["peers"].rows
 RANKING = "[" + ",".join(str(list(range(16))) for _ in range(24)) + "]"
 
 
@@ -40,6 +43,42 @@ def test_every_row_on_real_pairs_is_one_recipe_on_a_frozen_small_backbone(tmp_pa
     first = run_config(SMALL_ROWS[0], 0, Setting(out=tmp_path, data=tmp_path / "data"))
     assert config.train == first.train
     assert not row.paper  # the paper has no such figures
+
+
+@pytest.mark.parametrize("row", PEER_ROWS, ids=[row.name for row in PEER_ROWS])
+def test_every_peer_has_the_budget_of_all_and_its_published_optimiser(tmp_path, row):
+    setting = Setting(out=tmp_path, data=tmp_path / "data", backbone="weights.pth")
+    config = run_config(row, 0, setting)
+    standard = run_config(SMALL_ROWS[0], 0, setting)
+    own = {"optimizer", "lr", "weight_decay", "momentum"}
+    ours, theirs = (dataclasses.asdict(run.train) for run in (config, standard))
+    assert {k: v for k, v in ours.items() if k not in own} == {
+        k: v for k, v in theirs.items() if k not in own
+    }
+    assert (config.data, config.augment) == (standard.data, standard.augment)
+    spec = PEERS.get(config.model.peer or "")
+    recipe = None if spec is None else spec.recipe
+    if recipe is None:
+        assert config.train == standard.train
+    else:
+        assert (config.train.optimizer, config.train.lr) == (recipe.optimizer, recipe.learning_rate)
+        assert config.train.momentum == recipe.momentum
+        if recipe.weight_decay is not None:
+            assert config.train.weight_decay == recipe.weight_decay
+    on_backbone = spec is None or spec.backbone
+    assert config.model.backbone.weights == ("weights.pth" if on_backbone else None)
+    stream = spec.trunk if spec is not None else "stream" in row.name
+    assert config.model.stream.weights == ("imagenet" if stream else None)
+
+
+def test_the_table_of_peers_has_every_peer_and_ours():
+    titles = [spec.title for spec in PEERS.values()]
+    names = [row.name for row in PEER_ROWS]
+    assert names[: len(titles)] == titles
+    assert all(name.startswith("AdaDINO") for name in names[len(titles) :])
+    assert {"AdaDINO", "AdaDINO, k=6", "AdaDINO + stream"} <= set(names)
+    for absent in ABSENT.values():
+        assert any(line.startswith(absent.title) for line in TABLES["peers"].footer)
 
 
 def test_f1_and_iou_of_a_row_belong_together():

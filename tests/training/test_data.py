@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import pytest
+import torch
 
+from adadino.data.folder import PairFolder
 from adadino.data.synthetic import write_dataset
 from adadino.errors import ConfigError, DataError, TrainingError
 from adadino.training.data import EpochSampler, ShareSampler
@@ -80,3 +82,29 @@ def test_a_corrupt_image_is_named_in_one_line_also_from_a_reading_process(tmp_pa
     assert broken.name in str(caught.value)
     assert "\n" not in str(caught.value)
     assert "Traceback" not in str(caught.value)
+
+
+def test_roaming_tiles_move_every_epoch_and_stay_inside(data, tmp_path):
+    plain = EpochSampler(9, batch=2, seed=0, rank=0, world=1)
+    roaming = EpochSampler(9, batch=2, seed=0, rank=0, world=1, roam=True)
+    first = list(roaming)
+    assert [place[0] for place in first] == list(plain)  # the same order
+    assert all(-0.5 <= move <= 0.5 for place in first for move in place[1:])
+    assert list(roaming) == first  # by seed and epoch alone
+    roaming.set_epoch(1)
+    assert list(roaming) != first
+    tiles = PairFolder(data, "train", tile=16)
+    whole = PairFolder(data, "train")
+    before, after, mask, index = tiles[(3, 0.5, -0.25)]  # lower right of four: rows 16, columns 16
+    assert index == 3
+    assert torch.equal(before, whole[0][0][:, 16:32, 12:28])  # down is clipped, left is not
+    assert torch.equal(after, whole[0][1][:, 16:32, 12:28])
+    assert torch.equal(mask, whole[0][2][16:32, 12:28])
+
+
+def test_several_folders_are_one_dataset(data, tmp_path):
+    both = PairFolder([data, data], "val")
+    one = PairFolder(data, "val")
+    assert len(both) == 2 * len(one)
+    assert both.names == [f"{data.name}/{name}" for name in one.names] * 2
+    assert torch.equal(both[len(one)][0], one[0][0])

@@ -21,7 +21,7 @@ from PIL import Image
 
 from adadino import pictures
 from adadino.data.folder import PairFolder, fingerprint
-from adadino.errors import AdaDINOError, TrainingError
+from adadino.errors import AdaDINOError, ConfigError, TrainingError
 from adadino.evaluation import Protocol, evaluate
 from adadino.files import locked
 from adadino.model.checkpoint import load, read_settings
@@ -385,3 +385,25 @@ def test_more_processes_than_validation_tiles_are_refused(tmp_path):
     loaders.trainer = type("Trainer", (), {"global_rank": 1, "world_size": 2})()
     with pytest.raises(TrainingError, match=r"1 validation tile\(s\) for 2 devices; lower"):
         loaders.val_dataloader()
+
+
+def test_validation_every_second_epoch_leaves_rows_and_checkpoints_there(data, tmp_path):
+    whole = run(data, tmp_path / "every", "train.epochs=4")
+    result = run(data, tmp_path / "second", "train.epochs=4", "train.validate_every=2")
+    assert [row["epoch"] for row in result.history] == [2, 4]
+    assert result.epochs == 4
+    # What is learned does not depend on how often it is looked at.
+    for name in ("f1", "loss_total"):
+        assert [r[name] for r in result.history] == [r[name] for r in whole.history[1::2]]
+    with pytest.raises(ConfigError, match=r"validate_every is 3, must divide train.epochs = 4"):
+        run(data, tmp_path / "third", "train.epochs=4", "train.validate_every=3")
+
+
+def test_the_final_weights_are_the_last_epoch_s(trained):
+    state = last(trained.folder)["state_dict"]
+    final = load(trained.folder / "final")
+    assert read_settings(trained.folder / "final")["epoch"] == trained.epochs
+    learned = {n: t for n, t in final.state_dict().items() if f"model.{n}" in state}
+    assert len(learned) == len(state)
+    for name, tensor in learned.items():
+        assert torch.equal(tensor, state[f"model.{name}"]), name

@@ -48,6 +48,8 @@ VERBS = (
     "train",
     "evaluate",
     "reproduce",
+    "benchmark",
+    "serve",
 )
 """In the order of the help."""
 

@@ -11,13 +11,15 @@ from adadino.cli.output import Json, print_json, print_table
 
 if TYPE_CHECKING:
     from adadino.config import Config
+    from adadino.model.detector import Detector
 
 DINOV3 = "DINOv3 License (the weights are Meta's and are not part of adadino)"
 
 
 def command(
     model: Annotated[
-        str | None, typer.Argument(help="A checkpoint folder or file, or a bundled model's name.")
+        str | None,
+        typer.Argument(help="A checkpoint folder or file, a bundled model's or a peer's name."),
     ] = None,
     preset: Annotated[
         str | None, typer.Option(help="A preset: tiny, vits16, vits16plus, vitb16, vitl16, ...")
@@ -43,44 +45,35 @@ def describe(
     """Collect what `info` prints."""
     import torch
 
-    from adadino import config as presets
-    from adadino import paper, schema
+    from adadino import paper
     from adadino.errors import ConfigError
     from adadino.model.adadino import AdaDINO
-    from adadino.model.checkpoint import read_settings
+    from adadino.model.checkpoint import new_model
     from adadino.model.weights import read_backbone
     from adadino.profiling import gflops
 
-    if model is not None and preset is not None:
-        raise ConfigError("give a model or --preset, not both.")
-    if model is not None and model not in presets.PRESETS:
-        config = schema.build(presets.Config, read_settings(model)["model"], "model")
-        name = model
-    else:
-        chosen = preset or model
-        if chosen is None and backbone is not None:
-            chosen = read_backbone(backbone).config.name  # the preset these weights are
-        name = chosen or "tiny"
-        config = presets.preset(name)
+    name, config = find_config(model, preset, backbone)
     weights = None
     if backbone is not None:
         weights = read_backbone(backbone, config.backbone)
         config = dataclasses.replace(config, backbone=weights.config)
     if k is not None:
+        if config.peer is not None:
+            raise ConfigError(f"{config.peer} has no FFN chunks to choose: leave --k out.")
         config = dataclasses.replace(config, bscs=dataclasses.replace(config.bscs, k=k))
     with torch.device("meta"):
-        network = AdaDINO(config)
-    params = {part: _count(module) for part, module in network.components().items()}
-    params["total"] = sum(params.values())
-    params["trainable"] = sum(p.numel() for p in network.parameters() if p.requires_grad)
-    params["frozen"] = params["total"] - params["trainable"]
+        network = new_model(config)
+    config = network.config
+    ours, dino = isinstance(network, AdaDINO), network.dino is not None
     standard = preset_of(config) == "vitl16" and size == 256
+    licence = "Apache-2.0" if config.backbone.name == "tiny" else DINOV3
     return {
         "name": name,
-        "backbone": config.backbone.name,
-        "params": params,
-        "k": config.bscs.k,
-        "chunks": config.bscs.chunks,
+        "peer": None if config.peer is None else _peer(config.peer),
+        "backbone": config.backbone.name if dino else None,
+        "params": _parameters(network),
+        "k": config.bscs.k if ours else None,
+        "chunks": config.bscs.chunks if ours else None,
         "size": size,
         "gflops": round(gflops(config, size=size), 3),
         "weights": {
@@ -92,15 +85,66 @@ def describe(
             "params": paper.PARAMETERS if standard else None,
             "gflops": paper.GFLOPS.get(config.bscs.k) if standard else None,
         },
-        "normalization": {"mean": config.backbone.mean, "std": config.backbone.std},
-        "licence": {
-            "code": "Apache-2.0",
-            "backbone": "Apache-2.0" if config.backbone.name == "tiny" else DINOV3,
-        },
-        "depths": config.depths,
-        "taps": config.taps,
-        "next": _next(model if model not in presets.PRESETS else None, name),
+        "normalization": network.normalize.values,
+        "licence": {"code": "Apache-2.0", "backbone": licence if dino else None},
+        "depths": config.depths if ours else None,
+        "taps": config.taps if dino else None,
+        "next": _next(model, name, config),
     }
+
+
+def find_config(model: str | None, preset: str | None, backbone: str | None) -> tuple[str, Config]:
+    """The name and configuration of what `info` was asked about."""
+    from adadino import config as presets
+    from adadino import schema
+    from adadino.errors import ConfigError
+    from adadino.model.checkpoint import read_settings
+    from adadino.model.weights import read_backbone
+    from adadino.peers import PEERS
+
+    if model in PEERS:
+        if (preset is not None or backbone is not None) and not PEERS[model].backbone:
+            raise ConfigError(f"{model} has one size and no backbone: leave the option out.")
+        named = None if backbone is None else read_backbone(backbone).config.name
+        standard = presets.preset(preset or named or "tiny")
+        return model, dataclasses.replace(standard, peer=model)
+    if model is not None and preset is not None:
+        raise ConfigError("give a model or --preset, not both.")
+    if model is not None and model not in presets.PRESETS:
+        return model, schema.build(presets.Config, read_settings(model)["model"], "model")
+    chosen = preset or model
+    if chosen is None and backbone is not None:
+        chosen = read_backbone(backbone).config.name  # the preset these weights are
+    chosen = chosen or "tiny"
+    return chosen, presets.preset(chosen)
+
+
+def _peer(name: str) -> dict[str, Any]:
+    """What is known of a comparator, as published."""
+    from adadino.peers import PEERS
+
+    spec = PEERS[name]
+    return {
+        "name": name,
+        "title": spec.title,
+        "description": spec.description,
+        "citation": spec.citation,
+        "published": spec.parameters,
+        "idle": spec.idle,
+    }
+
+
+def _parameters(network: Detector) -> dict[str, int]:
+    """Parameters by component, and in total."""
+    params = {
+        part: sum(p.numel() for p in module.parameters())
+        for part, module in network.components().items()
+    }
+    params |= {name: p.numel() for name, p in network.named_parameters(recurse=False)}
+    params["total"] = sum(params.values())
+    params["trainable"] = sum(p.numel() for p in network.parameters() if p.requires_grad)
+    params["frozen"] = params["total"] - params["trainable"]
+    return params
 
 
 def preset_of(config: Config) -> str | None:
@@ -126,23 +170,35 @@ def preset_of(config: Config) -> str | None:
 
 def show(card: dict[str, Any]) -> None:
     """Print the card for people."""
+    peer = card["peer"]
     quoted = card["paper"]["params"] or {}
+    if peer is not None and peer["published"] is not None:
+        quoted = {"total": peer["published"]}
     rows: list[tuple[str, str, str]] = [
-        (part, f"{count:,}", f"{quoted[part] / 1e6:.2f}M" if part in quoted else "")
+        (part, f"{count:,}", _millions(quoted[part]) if part in quoted else "")
         for part, count in card["params"].items()
     ]
+    if peer is not None and peer["idle"]:
+        rows.append(("published, but never used", "", _millions(peer["idle"])))
     gflops_paper = card["paper"]["gflops"]
-    title = f"GFLOPs, one {card['size']} x {card['size']} pair, k={card['k']}"
+    budget = "" if card["k"] is None else f", k={card['k']}"
+    title = f"GFLOPs, one {card['size']} x {card['size']} pair{budget}"
     rows.append((title, f"{card['gflops']:,.2f}", f"{gflops_paper:,.2f}" if gflops_paper else ""))
-    print_table(f"{card['name']} ({card['backbone']})", ("", "ours", "paper"), rows)
+    heading = card["name"] if card["backbone"] is None else f"{card['name']} ({card['backbone']})"
+    print_table(heading, ("", "ours", "paper"), rows)
+    if peer is not None:
+        typer.echo(f"{peer['title']}, {peer['citation']}: {peer['description']}")
+    if card["depths"] is not None:
+        typer.echo(f"CGLA after blocks {_list(card['depths'])}; pyramid from {_list(card['taps'])}")
     mean, std = card["normalization"]["mean"], card["normalization"]["std"]
-    typer.echo(f"CGLA after blocks {_list(card['depths'])}; pyramid from {_list(card['taps'])}")
     typer.echo(f"normalisation: mean {_list(mean)}; std {_list(std)}")
     weights = card["weights"]
     if weights["source"] is not None:
         layout = f"{weights['layout']} layout, " if weights["layout"] else ""
         typer.echo(f"weights: {weights['source']} ({layout}{weights['fingerprint']})")
-    typer.echo(f"code: {card['licence']['code']}; backbone weights: {card['licence']['backbone']}")
+    licence = card["licence"]
+    backbone = "" if licence["backbone"] is None else f"; backbone weights: {licence['backbone']}"
+    typer.echo(f"code: {licence['code']}{backbone}")
     typer.echo(f"next: {card['next']}")
 
 
@@ -150,12 +206,20 @@ def _list(values: Any) -> str:
     return ", ".join(str(v) for v in values)
 
 
-def _count(module: Any) -> int:
-    return sum(p.numel() for p in module.parameters())
+def _millions(count: float) -> str:
+    """2.85e5 -> 0.285M, 1.35e6 -> 1.35M: a published count has no more digits."""
+    return f"{count / 1e6:.2f}M" if count >= 1e6 else f"{count / 1e6:.3f}M"
 
 
-def _next(model: str | None, name: str) -> str:
-    if model is not None:
+def _next(model: str | None, name: str, config: Config) -> str:
+    from adadino.config import PRESETS
+    from adadino.peers import PEERS
+
+    if model is not None and model not in PRESETS and model not in PEERS:
         return f"adadino evaluate {model} --data DIR --split test"
-    weights = "" if name == "tiny" else " --model.backbone.weights FILE"
-    return f"adadino train --preset {name} --data DIR{weights}"
+    what = f"--preset {name}"
+    dino = config.peer is None or PEERS[config.peer].backbone
+    if config.peer is not None:
+        what = f"--model {name}" + (f" --preset {config.backbone.name}" if dino else "")
+    weights = " --model.backbone.weights FILE" if dino and config.backbone.name != "tiny" else ""
+    return f"adadino train {what} --data DIR{weights}"

@@ -26,14 +26,21 @@ def command(
             "robustness",
             "small-build-up",
             "small-ablation",
+            "peers",
             "all",
         ],
         typer.Argument(help="Which table."),
     ],
+    peers: Annotated[
+        bool,
+        typer.Option("--peers", help="With table1: train the peers too (the table named peers)."),
+    ] = False,
     data: Annotated[
         Path | None, typer.Option(help="Folder with sysu-cd/, whu-cd/, levir-cd/, levir-cd-plus/.")
     ] = None,
-    backbone: Annotated[str | None, typer.Option(help="ViT-L/16 SAT-493M weights.")] = None,
+    backbone: Annotated[
+        str | None, typer.Option(help="ViT-L/16 SAT-493M weights; a small table's own.")
+    ] = None,
     output: Annotated[
         Path, typer.Option("-o", "--output", help="Where models, results and tables are kept.")
     ] = Path("runs/reproduce"),
@@ -54,6 +61,11 @@ def command(
     from adadino.experiments.runner import Setting, reproduce
     from adadino.experiments.tables import TABLES
 
+    wanted: str = table
+    if peers:
+        if table != "table1":
+            raise ConfigError(f"--peers goes with table1, not with {table}.")
+        wanted = "peers"
     try:
         numbers = tuple(int(s) for s in seeds.split(","))
     except ValueError as error:
@@ -68,7 +80,7 @@ def command(
         overrides=tuple(parse_overrides(context.args)),
     )
     results = {}
-    for name in TABLES if table == "all" else [table]:
+    for name in TABLES if wanted == "all" else [wanted]:
         chosen = TABLES[name]
         study = chosen.rows[0].study
         note = f"Ours: seeds {seeds}, {study.split} split, {study.checkpoint} epoch, one matrix."
@@ -87,4 +99,4 @@ def command(
             print_table(chosen.title, report.header(chosen), cells, note=note)
             typer.echo(f"saved: {', '.join(str(p) for p in paths)}")
     if json:
-        print_json(results[table] if table != "all" else results)
+        print_json(results[wanted] if wanted != "all" else results)

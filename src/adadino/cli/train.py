@@ -18,6 +18,12 @@ def command(
     config: Annotated[
         Path | None, typer.Option(help="The run's YAML, e.g. configs/sysu-cd.yaml.")
     ] = None,
+    model: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME", help="A peer instead of AdaDINO, e.g. fc-siam-diff (model.peer)."
+        ),
+    ] = None,
     output: Annotated[Path | None, typer.Option("-o", "--output", help="The run's folder.")] = None,
     data: Annotated[Path | None, typer.Option(help="The prepared dataset (data.root).")] = None,
     overwrite: Annotated[
@@ -38,6 +44,8 @@ def command(
     from adadino.training.run import train
 
     overrides = parse_overrides(context.args)
+    if model is not None:
+        overrides.append(f"model.peer={'null' if model == 'adadino' else model}")
     if output is not None:
         overrides.append(f"output={output}")
     if data is not None:

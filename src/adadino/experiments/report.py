@@ -1,4 +1,4 @@
-"""A filled table for people: Markdown, CSV and a picture, ours beside the paper's, never mixed."""
+"""A filled table for people: Markdown, CSV, a picture; ours beside the published, never mixed."""
 
 from __future__ import annotations
 
@@ -18,7 +18,11 @@ LABELS: dict[Metric, str] = {
     "gflops": "GFLOPs",
     "pairs_per_s": "pairs/s",
     "f1_levir": "F1 on LEVIR, %",
+    "iou_levir": "IoU on LEVIR, %",
     "f1_clcd": "F1 on CLCD, %",
+    "iou_clcd": "IoU on CLCD, %",
+    "parameters": "params, M",
+    "minutes": "training, min",
 }
 QUICK_NOTE = (
     "Not a reproduction: a tiny model with a random backbone, a few steps on synthetic tiles. "
@@ -27,14 +31,17 @@ QUICK_NOTE = (
 
 
 def header(table: Table) -> list[str]:
-    """Column names: for each metric ours, then the paper's, if it has any."""
-    who = ("ours:", "paper:") if quoted(table) else ("ours:",)
-    return ["", *(f"{one} {LABELS[m]}" for m in table.metrics for one in who)]
+    """Column names: for each metric ours, then what was published, if anything was."""
+    names = [""]
+    for metric in table.metrics:
+        who = ("ours:", "paper:") if quoted(table, metric) else ("ours:",)
+        names += [f"{one} {LABELS[metric]}" for one in who]
+    return names
 
 
-def quoted(table: Table) -> bool:
-    """Whether the paper has such a table."""
-    return any(row.paper for row in table.rows)
+def quoted(table: Table, metric: Metric) -> bool:
+    """Whether there are published figures of a metric."""
+    return any(metric in row.paper for row in table.rows)
 
 
 def lines(table: Table, filled: Sequence[Filled]) -> list[list[str]]:
@@ -44,12 +51,15 @@ def lines(table: Table, filled: Sequence[Filled]) -> list[list[str]]:
         cells = [item.row.name]
         for metric in table.metrics:
             values = item.ours[metric]
-            mean = f"{sum(values) / len(values):.2f}"
-            spread = f" ± {(max(values) - min(values)) / 2:.2f}" if len(values) > 1 else ""
+            digits = 3 if metric == "parameters" else 2  # TinyCD has 0.285 M
+            mean = f"{sum(values) / len(values):.{digits}f}"
+            # Every seed has the same parameters and costs the same.
+            several = len(values) > 1 and metric not in ("parameters", "gflops")
+            spread = f" ± {(max(values) - min(values)) / 2:.2f}" if several else ""
             cells.append(mean + spread)
-            if quoted(table):
+            if quoted(table, metric):
                 figure = item.row.paper.get(metric)
-                cells.append("" if figure is None else f"{figure:.2f}")
+                cells.append("" if figure is None else f"{figure:.{digits}f}")
         rows.append(cells)
     return rows
 
@@ -59,12 +69,15 @@ def write(table: Table, filled: Sequence[Filled], folder: Path, *, note: str) ->
     names, body = header(table), lines(table, filled)
     markdown = [f"## {table.title}", "", note, "", _markdown(names)]
     markdown += ["|" + "---|" * len(names), *(_markdown(row) for row in body), ""]
+    if table.footer:
+        markdown += [*(f"- {line}" for line in table.footer), ""]
     text = io.StringIO()
     csv.writer(text, lineterminator="\n").writerows([names, *body])
     paths = [folder / f"{table.name}.{suffix}" for suffix in ("md", "csv", "png")]
     write_atomic(paths[0], "\n".join(markdown))
     write_atomic(paths[1], text.getvalue())
-    _picture(table, filled, paths[2], note)
+    draw = _speed_picture if table.plot == "speed" else _picture
+    draw(table, filled, paths[2], note)
     return paths
 
 
@@ -80,10 +93,11 @@ def _picture(table: Table, filled: Sequence[Filled], path: Path, note: str) -> N
     from matplotlib import pyplot as plt
 
     panels: list[tuple[str, Metric, list[list[float]], str]] = []
-    shown = table.metrics[:1] if quoted(table) else table.metrics[:2]
+    compared = quoted(table, table.metrics[0])
+    shown = table.metrics[:1] if compared else table.metrics[:2]
     for metric in shown:
         panels.append(("ours", metric, [item.ours[metric] for item in filled][::-1], "#2f6f9f"))
-    if quoted(table):
+    if compared:
         theirs = [[item.row.paper[shown[0]]] for item in filled][::-1]
         panels.append(("paper", shown[0], theirs, "#9a9a9a"))
     names = [item.row.name for item in filled][::-1]
@@ -102,6 +116,38 @@ def _picture(table: Table, filled: Sequence[Filled], path: Path, note: str) -> N
             margin = max(0.25 * (high - low), 0.01 * high)
             axis.set_xlim(low - margin, high + margin)
         axis.grid(axis="x", alpha=0.3)
+    figure.suptitle("\n".join([table.title, *textwrap.wrap(note, 120)]), fontsize=9)
+    write_atomic(path, lambda part: figure.savefig(part, dpi=110))
+    plt.close(figure)
+
+
+def _speed_picture(table: Table, filled: Sequence[Filled], path: Path, note: str) -> None:
+    """Each F1 against pairs per second, with the range over the seeds; up and right is better."""
+    import matplotlib
+
+    matplotlib.use("Agg")
+    from matplotlib import pyplot as plt
+
+    scores = [metric for metric in table.metrics if metric.startswith("f1")]
+    figure, axes = plt.subplots(
+        1, len(scores), figsize=(7 * len(scores), 6), constrained_layout=True, squeeze=False
+    )
+    for axis, metric in zip(axes[0], scores, strict=True):
+        for number, item in enumerate(filled, start=1):
+            values, speeds = item.ours[metric], item.ours["pairs_per_s"]
+            mean, speed = sum(values) / len(values), sum(speeds) / len(speeds)
+            marker = "s" if item.row.name.startswith("AdaDINO") else "o"
+            spread = [[mean - min(values)], [max(values) - mean]]
+            # Numbers in the picture and names beside it: names would lie over one another.
+            label = f"{number}  {item.row.name}"
+            axis.errorbar(speed, mean, spread, fmt=marker, capsize=2, label=label)
+            axis.annotate(
+                str(number), (speed, mean), xytext=(5, 4), textcoords="offset points", fontsize=8
+            )
+        axis.set(xlabel=LABELS["pairs_per_s"], ylabel=LABELS[metric], xscale="log")
+        axis.grid(alpha=0.3)
+    handles, labels = axes[0][0].get_legend_handles_labels()
+    figure.legend(handles, labels, loc="outside right upper", fontsize=8)
     figure.suptitle("\n".join([table.title, *textwrap.wrap(note, 120)]), fontsize=9)
     write_atomic(path, lambda part: figure.savefig(part, dpi=110))
     plt.close(figure)

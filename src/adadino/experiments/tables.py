@@ -11,8 +11,20 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from adadino.evaluation import Protocol
+from adadino.peers import ABSENT, PEERS, PeerSpec
 
-Metric = Literal["f1", "iou", "gflops", "pairs_per_s", "f1_levir", "f1_clcd"]
+Metric = Literal[
+    "f1",
+    "iou",
+    "gflops",
+    "pairs_per_s",
+    "f1_levir",
+    "iou_levir",
+    "f1_clcd",
+    "iou_clcd",
+    "parameters",
+    "minutes",
+]
 
 NO_CGLA = ("model.cgla.mode=off", "model.cpgr.prior=none")
 NO_PRIOR = ("model.cpgr.prior=none",)
@@ -84,6 +96,10 @@ class Table:
     title: str
     metrics: tuple[Metric, ...]
     rows: tuple[Row, ...]
+    plot: Literal["bars", "speed"] = "bars"
+    """`speed`: accuracy against pairs per second instead of bars."""
+    footer: tuple[str, ...] = ()
+    """What stands below the table."""
 
 
 def _scores(f1: float, iou: float, **more: float) -> dict[Metric, float]:
@@ -267,5 +283,61 @@ SMALL_ABLATION = Table(
     ),
 )
 
+IMAGENET = "model.stream.weights=imagenet"
+STREAM = ("model.stream.name=lite0", IMAGENET)
+
+
+def _peer(spec: PeerSpec) -> Row:
+    """A comparator in the one budget: same steps, data, augmentation and loss.
+
+    The optimiser with its learning rate is the published one, because neither means anything
+    without the other; the schedule is everybody's. What was published without one has the study's.
+    """
+    overrides = [f"model.peer={spec.name}"]
+    if spec.trunk:
+        overrides.append(IMAGENET)
+    recipe = spec.recipe
+    if recipe is not None:
+        overrides += [f"train.optimizer={recipe.optimizer}", f"train.lr={recipe.learning_rate}"]
+        overrides.append(f"train.momentum={recipe.momentum}")
+        if recipe.weight_decay is not None:
+            overrides.append(f"train.weight_decay={recipe.weight_decay}")
+    paper: dict[Metric, float] = {}
+    if spec.parameters is not None:
+        paper["parameters"] = spec.parameters / 1e6
+    return Row(spec.title, "levir,clcd", tuple(overrides), paper, study=SMALL)
+
+
+PEER_TABLE = Table(
+    "peers",
+    "AdaDINO and its peers on real pairs, one budget for all",
+    (
+        "f1_levir",
+        "iou_levir",
+        "f1_clcd",
+        "iou_clcd",
+        "parameters",
+        "gflops",
+        "pairs_per_s",
+        "minutes",
+    ),
+    (
+        *(_peer(spec) for spec in PEERS.values()),
+        _small("AdaDINO", *OURS),
+        _small("AdaDINO, k=6", *BSCS),
+        _small("AdaDINO + stream", *OURS, *STREAM),
+        _small("AdaDINO + stream, k=6", *BSCS, *STREAM),
+    ),
+    plot="speed",
+    footer=tuple(
+        f"{absent.title} ({absent.citation}) is not run: {absent.reason}. F1 as the paper quotes "
+        f"it: {', '.join(f'{name} {f1:.2f}' for name, f1 in absent.f1.items())}."
+        for absent in ABSENT.values()
+    ),
+)
+"""Parameters in millions, as published in their own column; minutes of training on one device."""
+
 _PAPERS = (TABLE1, ABLATION, EFFICIENCY, PRUNABILITY, PRIORS, BATCH_SIZE, ROBUSTNESS)
-TABLES: dict[str, Table] = {table.name: table for table in (*_PAPERS, BUILD_UP, SMALL_ABLATION)}
+TABLES: dict[str, Table] = {
+    table.name: table for table in (*_PAPERS, BUILD_UP, SMALL_ABLATION, PEER_TABLE)
+}

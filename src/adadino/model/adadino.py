@@ -5,10 +5,8 @@ Fig. 2 of the paper.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, NamedTuple, Self
+from collections.abc import Iterable
 
-import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
@@ -16,65 +14,25 @@ from torch import Tensor, nn
 from adadino.config import Config
 from adadino.errors import ConfigError
 from adadino.model.backbone import Backbone
-from adadino.model.cgla import Responses
 from adadino.model.cpgr import CPGR
+from adadino.model.detector import Detector, Normalize, Output
 from adadino.model.encoder import Encoder
-from adadino.model.inputs import ImageLike, check_pair, to_tensor
+from adadino.model.inputs import check_pair
 from adadino.model.pyramid import Pyramid
 from adadino.model.refiner import Refiner
 from adadino.model.stream import Stream
 
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
+__all__ = ["AdaDINO", "Normalize", "Output"]
 
 
-class Output(NamedTuple):
-    """What a forward pass returns; nothing is kept on the model."""
+class AdaDINO(Detector):
+    """A change detector on a frozen DINOv3."""
 
-    logits: Tensor
-    """Final prediction (B, 2, H, W), float32: unchanged, changed."""
-    pyramid: list[Tensor]
-    """P_2..P_5 (B, 2, h_r, w_r), finest first, over the padded input."""
-    responses: Responses | None
-    """CGLA's responses (B, depths, h, w); None without CGLA."""
-    scores: Tensor | None
-    """The policy's scores (B, blocks, C); None where no policy ran."""
-
-
-class Normalize(nn.Module):
-    """Subtract the mean and divide by the deviation of each channel, always in float32."""
-
-    def __init__(self, mean: tuple[float, ...], std: tuple[float, ...]) -> None:
-        super().__init__()
-        self.values = {"mean": mean, "std": std}
-        self.mean: Tensor
-        self.std: Tensor
-        for name, value in self.values.items():
-            self.register_buffer(name, torch.tensor(value).view(3, 1, 1), persistent=False)
-
-    def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Self:
-        # Follow the model to its device, but not to bf16: a mean of three digits costs accuracy.
-        super()._apply(fn, recurse)  # type: ignore[no-untyped-call]  # torch leaves it bare
-        for name, value in self.values.items():
-            exact = torch.tensor(value, device=getattr(self, name).device).view(3, 1, 1)
-            setattr(self, name, exact)
-        return self
-
-    def forward(self, images: Tensor) -> Tensor:
-        """(B, 3, H, W) in [0, 1] -> what the backbone's weights expect."""
-        return (images - self.mean) / self.std
-
-
-class AdaDINO(nn.Module):
-    """A change detector on a frozen DINOv3.
-
-    The model owns its preprocessing: images come in as RGB in [0, 1], and the normalisation that
-    belongs to the backbone's weights is part of the model.
-    """
+    backbone_path = "encoder.backbone"
 
     def __init__(self, config: Config, *, backbone: Backbone | None = None) -> None:
         super().__init__()
-        self.config = config
+        self.config, self.stride = config, config.stride
         self.encoder = Encoder(config, backbone=backbone)
         self.stream = Stream() if config.stream.name == "lite0" else None
         streamed = self.stream is not None
@@ -134,30 +92,6 @@ class AdaDINO(nn.Module):
                 images, size, mode="bilinear", align_corners=True, antialias=True
             )
         return self.normalize(images).to(self.encoder.backbone.patch_embed.weight.dtype)
-
-    @torch.inference_mode()
-    def predict(
-        self, before: ImageLike, after: ImageLike, *, k: int | None = None
-    ) -> NDArray[np.float32]:
-        """Probability of change of every pixel of one pair.
-
-        Args:
-            before: The first date: array, tensor, PIL image or path.
-            after: The second date, of the same size.
-            k: FFN chunks to execute, if not the configuration's.
-
-        Returns:
-            An array (H, W) in [0, 1].
-        """
-        first, second = to_tensor(before, "before"), to_tensor(after, "after")
-        training = self.training
-        self.eval()
-        try:
-            output = self(*(t[None].to(self.normalize.mean.device) for t in (first, second)), k=k)
-        finally:
-            self.train(training)
-        probability: NDArray[np.float32] = output.logits.softmax(1)[0, 1].cpu().numpy()
-        return probability
 
     @torch.inference_mode()
     def rank_chunks(self, pairs: Iterable[tuple[Tensor, Tensor]]) -> tuple[tuple[int, ...], ...]:

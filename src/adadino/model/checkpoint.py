@@ -3,7 +3,7 @@
 The configuration is also in the safetensors file's own metadata, so one file is enough and the two
 can never be mixed up unnoticed. A frozen backbone is not copied: it is named, with a digest, and
 found again when the checkpoint is loaded. Only a model whose backbone is its own (trained, or
-bundled) carries it.
+bundled) carries it. A peer's checkpoint is the same, and its configuration names the peer.
 """
 
 from __future__ import annotations
@@ -23,8 +23,10 @@ from adadino.config import PRESETS, Config
 from adadino.errors import ConfigError, NormalizationWarning, WeightsError
 from adadino.files import atomic
 from adadino.model.adadino import AdaDINO
+from adadino.model.backbone import Backbone
+from adadino.model.detector import Detector
 from adadino.model.inputs import ImageLike
-from adadino.model.lite0 import load_lite0
+from adadino.model.lite0 import Lite0, load_lite0
 from adadino.model.weights import (
     BackboneWeights,
     check_backbone,
@@ -43,11 +45,33 @@ if TYPE_CHECKING:
 
 FORMAT = 1
 WEIGHTS, SETTINGS = "model.safetensors", "config.json"
-_BACKBONE = "encoder.backbone."
 _BUNDLED = Path(__file__).parent.parent / "bundled"
 
 
-def build(config: Config, backbone: str | Path | None = None) -> AdaDINO:
+def kind_of(config: Config) -> type[Detector]:
+    """The class a configuration is of: AdaDINO, or the peer it names.
+
+    Raises:
+        ConfigError: There is no such peer.
+    """
+    if config.peer is None:
+        return AdaDINO
+    # The comparators are built from the parts of the model; only here does it know of them.
+    from adadino.peers import find_peer
+
+    return find_peer(config.peer).builder
+
+
+def new_model(config: Config, *, backbone: Backbone | None = None) -> Detector:
+    """Make the model of a configuration; its backbone is random if none is given."""
+    if config.peer is None:
+        return AdaDINO(config, backbone=backbone)
+    from adadino.peers import build_peer
+
+    return build_peer(config.peer, config, backbone)
+
+
+def build(config: Config, backbone: str | Path | None = None) -> Detector:
     """Make an untrained model on a pretrained backbone.
 
     Args:
@@ -56,30 +80,36 @@ def build(config: Config, backbone: str | Path | None = None) -> AdaDINO:
             neither, the backbone is random, which is good for tests only.
     """
     source = backbone if backbone is not None else config.backbone.weights
+    if kind_of(config).backbone_path is None:
+        if backbone is not None:
+            raise ConfigError(f"{config.peer} has no frozen backbone: leave backbone= out.")
+        source = None
     model = (
-        AdaDINO(config)
+        new_model(config)
         if source is None
         else _assemble(config, read_backbone(source, config.backbone))
     )
     start = config.stream.weights
-    if model.stream is not None and start is not None:
-        trunk = load_lite0(None if start == "imagenet" else start, levels=model.stream.levels)
-        model.stream.load_state_dict(trunk.state_dict())
+    trunk = next((part for part in model.modules() if isinstance(part, Lite0)), None)
+    if trunk is not None and start is not None:
+        pretrained = load_lite0(None if start == "imagenet" else start, levels=trunk.levels)
+        trunk.load_state_dict(pretrained.state_dict())
     return model
 
 
-def trained_tensors(model: AdaDINO, *, with_backbone: bool = False) -> dict[str, Tensor]:
+def trained_tensors(model: Detector, *, with_backbone: bool = False) -> dict[str, Tensor]:
     """The tensors a checkpoint holds: everything but a frozen backbone."""
     own = with_backbone or model.config.backbone.trainable
+    prefix = _prefix(type(model))
     return {
         name: tensor
         for name, tensor in model.state_dict().items()
-        if own or not name.startswith(_BACKBONE)
+        if own or not name.startswith(prefix)
     }
 
 
 def save(
-    model: AdaDINO,
+    model: Detector,
     folder: str | PathLike[str],
     *,
     with_backbone: bool = False,
@@ -99,12 +129,17 @@ def save(
         The folder.
 
     Raises:
-        WeightsError: A tensor holds NaN or infinity, at least in the type asked for.
+        WeightsError: A tensor holds NaN or infinity, at least in the type asked for; or the model
+            is not the one its configuration names, and would come back as another.
         AdaDINOError: The folder cannot be written; what was there before is untouched.
     """
     from safetensors.torch import save as serialise
 
     folder = Path(folder)
+    if not isinstance(model, kind_of(model.config)):
+        raise WeightsError(
+            f"a {type(model).__name__} that does not come from build_peer cannot be saved."
+        )
     tensors: dict[str, Tensor] = {}
     for name, tensor in trained_tensors(model, with_backbone=with_backbone).items():
         kind = dtype if dtype is not None and tensor.is_floating_point() else tensor.dtype
@@ -125,14 +160,17 @@ def load(
     *,
     backbone: str | PathLike[str] | None = None,
     device: str | torch.device = "cpu",
-) -> AdaDINO:
+) -> Detector:
     """Load a trained model, ready to predict.
 
     Args:
         source: A bundled model's name, a checkpoint folder or file, or a hub id.
         backbone: The frozen backbone's weights, if they are not where the checkpoint says; not for
-            a checkpoint that carries its own.
+            a checkpoint that carries its own, or a peer without one.
         device: Where the model should live.
+
+    Returns:
+        An `AdaDINO`, or the peer that the checkpoint names.
 
     Raises:
         WeightsError: The checkpoint or its backbone is missing, broken or of another model.
@@ -141,30 +179,24 @@ def load(
     settings, tensors = _settings(path), read_tensors(path)
     try:
         config = schema.build(Config, settings["model"], "model")
+        kind = kind_of(config)
     except ConfigError as error:
         raise WeightsError(f"{path}: {error}") from error
-    own = {
-        name.removeprefix(_BACKBONE): tensor.float()
-        for name, tensor in tensors.items()
-        if name.startswith(_BACKBONE)
-    }
-    if own:
+    if kind.backbone_path is None:
         if backbone is not None:
-            raise WeightsError(f"{path} carries its own backbone; leave backbone= out.")
-        check_backbone(own, config.backbone, path)
-        weights = BackboneWeights(own, "adadino", config.backbone)
+            raise WeightsError(f"{path} is {config.peer}, without backbone; leave backbone= out.")
+        model = new_model(config)
     else:
-        weights = _named_backbone(config, backbone, path)
-    model = _assemble(config, weights)
+        model = _assemble(config, _backbone_weights(config, kind, tensors, backbone, path))
     _fill(model, tensors, path)
     return model.to(device).eval()
 
 
 def predict(
-    before: ImageLike, after: ImageLike, *, model: str | PathLike[str] | AdaDINO = "tiny"
+    before: ImageLike, after: ImageLike, *, model: str | PathLike[str] | Detector = "tiny"
 ) -> NDArray[np.float32]:
-    """Probability of change of every pixel of one pair; see `AdaDINO.predict`."""
-    return (model if isinstance(model, AdaDINO) else load(model)).predict(before, after)
+    """Probability of change of every pixel of one pair; see `Detector.predict`."""
+    return (model if isinstance(model, Detector) else load(model)).predict(before, after)
 
 
 def read_settings(source: str | PathLike[str]) -> dict[str, Any]:
@@ -172,9 +204,36 @@ def read_settings(source: str | PathLike[str]) -> dict[str, Any]:
     return _settings(_find(source))
 
 
-def _assemble(config: Config, weights: BackboneWeights) -> AdaDINO:
+def _prefix(kind: type[Detector]) -> str | tuple[str, ...]:
+    """How the names of the backbone's tensors begin; an empty tuple begins none."""
+    return () if kind.backbone_path is None else f"{kind.backbone_path}."
+
+
+def _assemble(config: Config, weights: BackboneWeights) -> Detector:
     config = dataclasses.replace(config, backbone=weights.config)
-    return AdaDINO(config, backbone=make_backbone(weights))
+    return new_model(config, backbone=make_backbone(weights))
+
+
+def _backbone_weights(
+    config: Config,
+    kind: type[Detector],
+    tensors: dict[str, Tensor],
+    backbone: str | PathLike[str] | None,
+    path: Path,
+) -> BackboneWeights:
+    """The backbone a checkpoint carries, or else the one it names."""
+    prefix = f"{kind.backbone_path}."
+    own = {
+        name.removeprefix(prefix): tensor.float()
+        for name, tensor in tensors.items()
+        if name.startswith(prefix)
+    }
+    if not own:
+        return _named_backbone(config, backbone, path)
+    if backbone is not None:
+        raise WeightsError(f"{path} carries its own backbone; leave backbone= out.")
+    check_backbone(own, config.backbone, path)
+    return BackboneWeights(own, "adadino", config.backbone)
 
 
 def _find(source: str | PathLike[str]) -> Path:
@@ -253,10 +312,10 @@ def _named_backbone(
     return weights._replace(config=dataclasses.replace(weights.config, mean=mean, std=std))
 
 
-def _fill(model: AdaDINO, tensors: dict[str, Tensor], path: Path) -> None:
+def _fill(model: Detector, tensors: dict[str, Tensor], path: Path) -> None:
     """Copy the trained tensors in, after checking every name and shape."""
-    wanted = trained_tensors(model)
-    given = {n: t for n, t in tensors.items() if n in wanted or not n.startswith(_BACKBONE)}
+    wanted, prefix = trained_tensors(model), _prefix(type(model))
+    given = {n: t for n, t in tensors.items() if n in wanted or not n.startswith(prefix)}
     for name in [*wanted, *given]:
         if name not in given:
             raise WeightsError(f"{path} lacks {name}; it is incomplete.")

@@ -65,8 +65,8 @@ class Encoder(nn.Module):
         grid = images.shape[-2] // patch, images.shape[-1] // patch
         prefix = backbone.config.prefix
         rope = backbone.rope(*grid)
-        # Frozen weights held in half precision need no autocast, which would run every LayerNorm and
-        # with it every residual in float32: half the bytes, and no casts between.
+        # Frozen weights held in half precision need no autocast, which would run every LayerNorm
+        # and with it every residual in float32: half the bytes, and no casts between.
         half = backbone.cls_token.dtype != torch.float32
         plain = torch.autocast(images.device.type, enabled=False) if half else nullcontext()
         choose = chunks is None and k < self.bscs.config.chunks and len(self.bscs.policies) > 0

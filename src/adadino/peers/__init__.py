@@ -1,21 +1,22 @@
 """The comparators, one file each, with AdaDINO's signature: `PEERS`, `ABSENT` and `build_peer`.
 
-Importing this module imports no model and no torch. Learning rates are the ones published for each
-model, in its paper or with its released code. Parameters are counted as published, and `idle` says
-how many of those never run and do not exist here.
+A configuration names one with `peer`, and every command takes it from there. Importing this module
+imports no model and no torch. Learning rates are the ones published for each model, in its paper or
+with its released code. Parameters are counted as published, and `idle` says how many of those never
+run and do not exist here.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import dataclasses
 from dataclasses import dataclass
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from adadino.config import Config, StreamConfig, preset
 from adadino.errors import ConfigError
 
 if TYPE_CHECKING:
-    from adadino.config import Config
     from adadino.model.backbone import Backbone
     from adadino.model.lite0 import Lite0
     from adadino.peers.base import Peer
@@ -61,10 +62,10 @@ class PeerSpec:
     """Takes an EfficientNet-lite0 with ImageNet weights."""
 
     @property
-    def builder(self) -> Callable[..., Peer]:
+    def builder(self) -> type[Peer]:
         """The class, which takes `config` and `backbone`, or `trunk`, where the flags say so."""
         module, _, name = self.home.rpartition(".")
-        model: Callable[..., Peer] = getattr(import_module(f"adadino.peers.{module}"), name)
+        model: type[Peer] = getattr(import_module(f"adadino.peers.{module}"), name)
         return model
 
 
@@ -253,6 +254,19 @@ ABSENT: dict[str, AbsentPeer] = {
 """What needs compiled kernels, which nothing here may: quoted, with the reason."""
 
 
+def find_peer(name: str) -> PeerSpec:
+    """A comparator by its name.
+
+    Raises:
+        ConfigError: There is no such peer, or it is only quoted.
+    """
+    if name in ABSENT:
+        raise ConfigError(f"{name} is quoted only: {ABSENT[name].reason}.")
+    if name not in PEERS:
+        raise ConfigError(f"unknown peer {name!r}; there are {', '.join(PEERS)}.")
+    return PEERS[name]
+
+
 def build_peer(
     name: str,
     config: Config | None = None,
@@ -271,11 +285,8 @@ def build_peer(
     Raises:
         ConfigError: There is no such peer, or it cannot take what it was given.
     """
-    if name in ABSENT:
-        raise ConfigError(f"{name} is quoted only: {ABSENT[name].reason}.")
-    if name not in PEERS:
-        raise ConfigError(f"unknown peer {name!r}; there are {', '.join(PEERS)}.")
-    spec = PEERS[name]
+    spec = find_peer(name)
+    config = dataclasses.replace(preset("tiny") if config is None else config, peer=name)
     given: dict[str, Any] = {}
     if spec.backbone:
         given = {"config": config, "backbone": backbone}
@@ -285,4 +296,43 @@ def build_peer(
         given["trunk"] = trunk
     elif trunk is not None:
         raise ConfigError(f"{name} has no EfficientNet-lite0 trunk: leave it out.")
-    return spec.builder(*spec.options, **given)
+    peer = spec.builder(*spec.options, **given)
+    if not spec.backbone:
+        # Of one size: what it says of itself is its name and where its trunk started.
+        peer.config = Config(peer=name, stream=StreamConfig(weights=config.stream.weights))
+    return peer
+
+
+def check_settings(config: Config, standard: Config) -> None:
+    """Refuse settings that a peer would ignore.
+
+    Args:
+        config: The model; any that is AdaDINO passes.
+        standard: The preset it refines: a value that is not the preset's was set by someone.
+
+    Raises:
+        ConfigError: There is no such peer, or a setting has no effect on it.
+    """
+    if config.peer is None:
+        return
+    spec = find_peer(config.peer)
+    taken = ["peer"]
+    if spec.backbone:
+        taken += ["backbone", "cgla.depths", "cpgr.width", "cpgr.refiner", "scale"]
+    if spec.trunk:
+        taken += ["stream.weights"]
+    for name in _differences(config, standard):
+        if name not in taken and name.partition(".")[0] not in taken:
+            raise ConfigError(f"model.{name} has no effect on {spec.name}: leave it out.")
+
+
+def _differences(one: Any, two: Any, path: str = "") -> list[str]:
+    """Dotted names of the fields in which two configurations of one type differ."""
+    names = []
+    for field in dataclasses.fields(one):
+        ours, theirs = getattr(one, field.name), getattr(two, field.name)
+        if dataclasses.is_dataclass(ours):
+            names += _differences(ours, theirs, f"{path}{field.name}.")
+        elif ours != theirs:
+            names.append(path + field.name)
+    return names

@@ -15,7 +15,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from adadino.errors import ConfigError
-from adadino.model.adadino import Normalize, Output
+from adadino.model.detector import Detector, Normalize, Output
 from adadino.model.inputs import check_pair
 
 Triple = tuple[float, float, float]
@@ -24,11 +24,11 @@ HALF: Triple = (0.5, 0.5, 0.5)
 """Mean and deviation that take [0, 1] to [-1, 1]."""
 
 
-class Peer(nn.Module):
-    """A change detector with AdaDINO's signature; a subclass says how it compares."""
+class Peer(Detector):
+    """A change detector with AdaDINO's signature; a subclass says how it compares.
 
-    stride: int
-    """What height and width are padded to, so that every level of the model has whole cells."""
+    Its stride is such that every level of the model has whole cells.
+    """
 
     def __init__(self, *, mean: Triple = HALF, std: Triple = HALF) -> None:
         super().__init__()

@@ -39,6 +39,8 @@ def baseline(config: Config | None) -> Config:
 class FrozenPeer(Peer):
     """The frozen baseline, for a subclass to adapt."""
 
+    backbone_path = "backbone"
+
     def __init__(self, config: Config | None = None, *, backbone: Backbone | None = None) -> None:
         """Make the baseline.
 

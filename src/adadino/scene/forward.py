@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from adadino.model.adadino import AdaDINO, Output
+    from adadino.model.detector import Detector, Output
 
 Answer = TypeVar("Answer")
 
@@ -62,7 +62,7 @@ class Forward:
         warnings: What the user was warned of.
     """
 
-    def __init__(self, network: AdaDINO, options: SceneOptions) -> None:
+    def __init__(self, network: Detector, options: SceneOptions) -> None:
         self.network = network
         self.device = network.normalize.mean.device
         self.options = options
@@ -75,7 +75,8 @@ class Forward:
         """Whether the chunks are chosen once for the scene."""
         config = self.network.config.bscs
         learned = config.selection == "learned" and config.k < config.chunks
-        return learned and self.options.selection == "scene"
+        ours = self.network.config.peer is None  # a peer has none to choose from
+        return ours and learned and self.options.selection == "scene"
 
     def choose_chunks(self, sample: Sequence[Images]) -> None:
         """Choose the chunks of every block from a sample of tiles, taken as one batch."""

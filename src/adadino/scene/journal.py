@@ -33,7 +33,7 @@ from adadino.errors import InputError, WriteError
 from adadino.files import locked, write_atomic
 
 if TYPE_CHECKING:
-    from adadino.model.adadino import AdaDINO
+    from adadino.model.detector import Detector
 
 Float = NDArray[np.float32]
 Facts = dict[str, Any]
@@ -182,7 +182,7 @@ def file_facts(path: str | PathLike[str]) -> list[object]:
     return [str(file.resolve()), stat.st_size, stat.st_mtime_ns]
 
 
-def model_digest(network: AdaDINO) -> str:
+def model_digest(network: Detector) -> str:
     """Name a model by its configuration and the bytes of its tensors."""
     digest = hashlib.sha256(repr(network.config).encode())
     for name, tensor in network.state_dict().items():

@@ -25,8 +25,8 @@ import adadino
 from adadino.devices import choose_device
 from adadino.errors import ConfigError
 from adadino.geo.stac import write_item
-from adadino.model.adadino import AdaDINO
 from adadino.model.checkpoint import load
+from adadino.model.detector import Detector
 from adadino.result import SceneResult
 from adadino.scene.forward import Forward
 from adadino.scene.journal import (
@@ -53,7 +53,7 @@ from adadino.scene.stream import fill
 def predict_scene(
     before: ImagePath,
     after: ImagePath,
-    model: AdaDINO | ImagePath = "tiny",
+    model: Detector | ImagePath = "tiny",
     *,
     output: ImagePath | None = None,
     probability: ImagePath | None = None,
@@ -107,13 +107,13 @@ def predict_scene(
     ours = outputs_begun(work_folder(targets.mask)) if resume else []
     targets.check((str(before), str(after)), overwrite=overwrite, ours=ours)
     network = load(model) if isinstance(model, str | PathLike) else model
-    if options.tile % network.config.stride:
-        stride = network.config.stride
+    stride = network.stride
+    if options.tile % stride:
         raise ConfigError(f"tile is {options.tile}, must be a multiple of {stride} pixels.")
     with ExitStack() as stack:
         forward = Forward(stack.enter_context(_ready(network, choose_device(device))), options)
         pair = stack.enter_context(open_dates(before, after, options))
-        check_size(pair.reader, network.config.stride)
+        check_size(pair.reader, stride)
         targets.check_grid(pair.reader.grid)
         digest = model_digest(network)
         journal = stack.enter_context(
@@ -178,7 +178,7 @@ class _TemporaryFolder:
 
 
 @contextmanager
-def _ready(network: AdaDINO, device: torch.device) -> Iterator[AdaDINO]:
+def _ready(network: Detector, device: torch.device) -> Iterator[Detector]:
     """The model on its device, not training; as it was afterwards, but for its place."""
     training = network.training
     network = network.to(
@@ -209,13 +209,15 @@ def _facts(pair: Pair, forward: Forward, digest: str) -> dict[str, object]:
 def _tags(forward: Forward, pair: Pair, digest: str) -> dict[str, object]:
     """How the rasters came about: no date, and nothing that does not move a pixel."""
     options, config = forward.options, forward.network.config
+    ours, dino = config.peer is None, forward.network.dino is not None
     tags = {
         "TIFFTAG_SOFTWARE": f"adadino {adadino.__version__}",
-        "ADADINO_BACKBONE": config.backbone.name,
+        "ADADINO_PEER": config.peer,
+        "ADADINO_BACKBONE": config.backbone.name if dino else None,
         "ADADINO_MODEL": digest[:16],
-        "ADADINO_K": config.bscs.k,
+        "ADADINO_K": config.bscs.k if ours else None,
         "ADADINO_THRESHOLD": options.threshold,
-        "ADADINO_SELECTION": options.selection,
+        "ADADINO_SELECTION": options.selection if ours else None,
         "ADADINO_TILE": options.tile,
         "ADADINO_OVERLAP": options.overlap,
         "ADADINO_BANDS": options.bands,

@@ -11,6 +11,7 @@ from adadino import schema
 from adadino.config import PRESETS, Config, preset
 from adadino.data.augment import AugmentConfig
 from adadino.errors import ConfigError
+from adadino.peers import check_settings
 
 
 @dataclass(frozen=True)
@@ -44,6 +45,10 @@ class TrainConfig:
     """Pairs per step and device. The paper's chunk selection is per device, too."""
     accumulate: int = 2
     """Steps whose gradients are summed: 8 x 2 = 16 pairs per update."""
+    optimizer: Literal["adamw", "adam", "sgd"] = "adamw"
+    """adamw is the paper's; the others are for peers that were published with them."""
+    momentum: float = 0.0
+    """Of sgd."""
     lr: float = 5e-4
     weight_decay: float = 5e-4
     min_lr: float = 1e-7
@@ -67,7 +72,7 @@ class TrainConfig:
     """Compile the model: slower to start, faster after."""
     cuda_graph: bool = False
     """Record the step as a CUDA graph: for small models, whose kernels the host cannot issue as
-    fast as they run. One device, without `compile` and `checkpointing`."""
+    fast as they run. One device, without `checkpointing`."""
     checkpointing: bool = False
     """Recompute the blocks in the backward pass: less memory, a third more time."""
     devices: int = 1
@@ -86,12 +91,16 @@ class TrainConfig:
                 f"train.validate_every is {self.validate_every}, must divide train.epochs = "
                 f"{self.epochs}: a run ends with a validation."
             )
-        if self.cuda_graph and (self.compile or self.checkpointing):
+        if self.cuda_graph and self.checkpointing:
             raise ConfigError(
-                "train.cuda_graph goes with neither train.compile nor train.checkpointing."
+                "train.cuda_graph does not go with train.checkpointing; set one of them to false."
             )
         if self.cuda_graph and self.devices * self.nodes > 1:
             raise ConfigError("train.cuda_graph works on one device; set train.devices=1.")
+        if not 0 <= self.momentum < 1:
+            raise ConfigError(f"train.momentum is {self.momentum}, must be in 0..1, below 1.")
+        if self.momentum and self.optimizer != "sgd":
+            raise ConfigError(f"train.momentum is sgd's: {self.optimizer} has betas of its own.")
         if not 0 <= self.min_lr <= self.lr:
             raise ConfigError(f"train.min_lr {self.min_lr} must lie between 0 and lr {self.lr}.")
 
@@ -109,6 +118,11 @@ class RunConfig:
     augment: AugmentConfig = field(default_factory=AugmentConfig)
     train: TrainConfig = field(default_factory=TrainConfig)
 
+    def __post_init__(self) -> None:
+        for name in ("compile", "checkpointing"):
+            if self.model.peer is not None and getattr(self.train, name):
+                raise ConfigError(f"train.{name} is for AdaDINO, not for {self.model.peer}.")
+
 
 def load_run(path: Path | str | None, overrides: Sequence[str] = ()) -> RunConfig:
     """Read a run's YAML, lay dotted overrides over it and the preset under its model.
@@ -125,7 +139,9 @@ def load_run(path: Path | str | None, overrides: Sequence[str] = ()) -> RunConfi
     given = data.get("model", {})
     if not isinstance(given, Mapping):
         raise ConfigError(f"model must be a mapping of settings, not {given!r}.")
-    return schema.build(RunConfig, {**data, "model": _merge(base, given)})
+    config = schema.build(RunConfig, {**data, "model": _merge(base, given)})
+    check_settings(config.model, PRESETS[name])
+    return config
 
 
 def _merge(base: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:

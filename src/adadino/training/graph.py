@@ -20,7 +20,7 @@ import torch
 from torch import Tensor, nn
 
 from adadino.losses import DiceKind, LossParts, total_loss
-from adadino.model.adadino import AdaDINO
+from adadino.model.detector import Detector
 
 Step = Callable[[Tensor, Tensor, Tensor], tuple[Tensor, Tensor, Tensor]]
 
@@ -28,7 +28,7 @@ Step = Callable[[Tensor, Tensor, Tensor], tuple[Tensor, Tensor, Tensor]]
 class StepLoss(nn.Module):
     """Model and losses as one module: tensors in, the three terms out."""
 
-    def __init__(self, model: AdaDINO, *, k: int, dice: DiceKind) -> None:
+    def __init__(self, model: Detector, *, k: int | None, dice: DiceKind) -> None:
         super().__init__()
         self.model, self.k, self.dice = model, k, dice
 

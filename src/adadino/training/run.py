@@ -31,8 +31,8 @@ from adadino.errors import (
     WriteError,
 )
 from adadino.files import locked, write_atomic
-from adadino.model.adadino import AdaDINO
-from adadino.model.checkpoint import build, save
+from adadino.model.checkpoint import build, kind_of, save
+from adadino.model.detector import Detector
 from adadino.training.callbacks import AtomicCheckpointIO, Keeper, Reporter
 from adadino.training.card import model_card
 from adadino.training.config import RunConfig
@@ -58,6 +58,8 @@ class RunResult(NamedTuple):
     best_f1: float
     resumed: bool
     history: list[dict[str, float]]
+    seconds: float
+    """Spent training, validation and interrupted parts included."""
 
 
 def train(config: RunConfig, *, overwrite: bool = False, quiet: bool = False) -> RunResult:
@@ -91,21 +93,25 @@ def train(config: RunConfig, *, overwrite: bool = False, quiet: bool = False) ->
             save(task.model, folder / FINAL, with_backbone=unnamed, extra={"epoch": epochs})
             card = model_card(task.model, task.history, environment, config)
             write_atomic(folder / CARD, card)
-    return RunResult(folder, epochs, task.best_f1, resume is not None, task.history)
+    resumed = resume is not None
+    return RunResult(folder, epochs, task.best_f1, resumed, task.history, task.seconds)
 
 
 def _open_sets(config: RunConfig) -> dict[str, PairFolder]:
     """Training and validation pairs, each of one size: a batch is one tensor."""
-    data, size, stride = config.data, config.augment.size, config.model.stride
+    data, size = config.data, config.augment.size
+    stride = getattr(kind_of(config.model), "stride", config.model.stride)
     if not any(data.root):
         raise ConfigError("data.root is not set; name the prepared dataset with --data DIR.")
     if size % stride:
         raise ConfigError(
-            f"augment.size is {size}, must be a multiple of {stride} pixels (one token)."
+            f"augment.size is {size}, must be a multiple of the model's stride, {stride} pixels."
         )
+    # A folder named twice counts twice in training; scores never do.
+    roots = {"train": data.root, "val": tuple(dict.fromkeys(data.root))}
     sets = {
-        split: PairFolder(data.root, split, tile=data.tile, cache=data.cache)
-        for split in ("train", "val")
+        split: PairFolder(root, split, tile=data.tile, cache=data.cache)
+        for split, root in roots.items()
     }
     for split, pairs in sets.items():
         sizes = sorted(set(pairs.sizes))
@@ -124,12 +130,13 @@ def _open_sets(config: RunConfig) -> dict[str, PairFolder]:
     return sets
 
 
-def _make_model(config: RunConfig, *, warn: bool) -> AdaDINO:
+def _make_model(config: RunConfig, *, warn: bool) -> Detector:
     """The model with its initial weights, ready for the recipe's precision and memory."""
     pl.seed_everything(config.train.seed, verbose=False)
     model = build(config.model)
     backbone = model.config.backbone
-    if warn and backbone.fingerprint is None and not backbone.trainable:
+    random = backbone.fingerprint is None and not backbone.trainable
+    if warn and random and model.dino is not None:
         warnings.warn(
             "the frozen backbone is random: set model.backbone.weights to DINOv3 weights "
             "(README, 'Weights'). What is learned on it says nothing about the method.",

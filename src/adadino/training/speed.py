@@ -8,26 +8,35 @@ adapter, which need no gradient, get a graph without one. `docs/performance.md` 
 
 from __future__ import annotations
 
+from typing import TypeVar
+
 import torch
 
 from adadino.model.adadino import AdaDINO
+from adadino.model.detector import Detector
+
+Model = TypeVar("Model", bound=Detector)
 
 
 def ready(
-    model: AdaDINO, *, precision: str, compile: bool = False, checkpointing: bool = False
-) -> AdaDINO:
+    model: Model, *, precision: str, compile: bool = False, checkpointing: bool = False
+) -> Model:
     """Set a model up for a recipe, in place.
 
     Args:
         model: The model.
         precision: "32" is the paper's; "bf16" the fast one.
-        compile: Compile blocks, adapters, neck, decoder and refiner.
-        checkpointing: Recompute the blocks in the backward pass: less memory, more time.
+        compile: Compile blocks, adapters, neck, decoder and refiner; AdaDINO only.
+        checkpointing: Recompute the blocks in the backward pass: less memory, more time; AdaDINO
+            only.
     """
-    if precision == "bf16" and not model.config.backbone.trainable:
+    frozen = model.dino if not model.config.backbone.trainable else None
+    if precision == "bf16" and frozen is not None:
         # Half the memory, and no cast of 300M weights in every step. They receive no gradient, so
         # nothing is lost that float32 would have kept.
-        model.encoder.backbone.to(torch.bfloat16)
+        frozen.to(torch.bfloat16)
+    if not isinstance(model, AdaDINO):
+        return model
     model.encoder.checkpointing = checkpointing
     if compile:
         # One block's code meets: with and without gradient, masked or dense, training and

@@ -6,8 +6,11 @@ step is the same whether the run was interrupted before it or not.
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import math
+import time
+from collections.abc import Callable
 from typing import Any
 
 import pytorch_lightning as pl
@@ -19,22 +22,22 @@ from adadino.errors import TrainingError
 from adadino.losses import LossParts, lambda_cgla
 from adadino.metrics import Confusion, confusion_counts
 from adadino.model.adadino import AdaDINO
+from adadino.model.checkpoint import trained_tensors
+from adadino.model.detector import Detector
 from adadino.training.config import RunConfig
 from adadino.training.data import Batch
 from adadino.training.graph import Step, StepLoss, keep_gradients, record, weigh
 
-_FROZEN = "model.encoder.backbone."
-
 
 class ChangeTask(pl.LightningModule):
-    """Trains the parts of AdaDINO that are not frozen."""
+    """Trains the parts of a model that are not frozen."""
 
-    def __init__(self, model: AdaDINO, config: RunConfig) -> None:
+    def __init__(self, model: Detector, config: RunConfig) -> None:
         super().__init__()
         self.model, self.config = model, config
         self.augment = Augment(config.augment)
-        self.steps: dict[int, Step] = {}
-        """By budget k; a dict, so that the model is not registered twice."""
+        self.steps: dict[int | None, Step] = {}
+        """By budget k, None for a peer; a dict, so that the model is not registered twice."""
         self.losses: list[LossParts] = []
         self.schedule: dict[str, float] = {}
         """Where the schedules stood at the last step."""
@@ -42,6 +45,20 @@ class ChangeTask(pl.LightningModule):
         self.history: list[dict[str, float]] = []
         """One row for each finished epoch; travels in the checkpoint."""
         self.best_f1 = -1.0
+        self.seconds = 0.0
+        """How long this run has been training, as of its last checkpoint."""
+        self.began = time.monotonic()
+
+    def on_train_start(self) -> None:
+        """Start the clock, or go on from where the checkpoint stopped it."""
+        self.began = time.monotonic() - self.seconds
+
+    def budget(self) -> int | None:
+        """FFN chunks of this epoch's steps: all of them while warming up; a peer has none."""
+        if not isinstance(self.model, AdaDINO):
+            return None
+        bscs = self.model.config.bscs
+        return bscs.chunks if self.current_epoch < self.config.train.bscs_warmup else bscs.k
 
     def training_step(self, batch: Batch, index: int) -> Tensor:
         """One step; the loss stays on the device."""
@@ -49,8 +66,7 @@ class ChangeTask(pl.LightningModule):
         settings = self.config.train
         generator = seeded(settings.seed, self.current_epoch, index, self.global_rank)
         before, after, mask = self.augment(before, after, mask, generator)
-        warming_up = self.current_epoch < settings.bscs_warmup
-        k = self.model.config.bscs.chunks if warming_up else self.model.config.bscs.k
+        k = self.budget()
         weight = lambda_cgla(
             self.current_epoch + index / max(1, int(self.trainer.num_training_batches)),
             start=settings.lambda_start,
@@ -59,20 +75,20 @@ class ChangeTask(pl.LightningModule):
         )
         parts = weigh(self.step_for(k, (before, after, mask))(before, after, mask), weight)
         rate = float(self.trainer.optimizers[0].param_groups[0]["lr"])
-        self.schedule = {"lr": rate, "k": k, "lambda_cgla": weight}
+        self.schedule = {"lr": rate} if k is None else {"lr": rate, "k": k, "lambda_cgla": weight}
         # Copied: a graph's outputs lie where its next replay writes.
         self.losses.append(LossParts(*(p.detach().clone() for p in parts)))
         if len(self.losses) % 50 == 0:
             self.check_finite()
         return parts.total
 
-    def step_for(self, k: int, batch: tuple[Tensor, Tensor, Tensor]) -> Step:
-        """The step with k chunks, recorded on its first use if the recipe says so."""
+    def step_for(self, k: int | None, batch: tuple[Tensor, Tensor, Tensor]) -> Step:
+        """The step with k chunks, or a peer's, recorded on its first use if the recipe says so."""
         if k not in self.steps:
             settings, bscs = self.config.train, self.model.config.bscs
             # All budgets of the run at once: a graph cannot be recorded once gradients have been
             # accumulated outside of one.
-            for budget in {k, bscs.k}:
+            for budget in {k, None if k is None else bscs.k}:
                 step = StepLoss(self.model, k=budget, dice=settings.dice)
                 graphed = settings.cuda_graph and self.device.type == "cuda"
                 bf16 = settings.precision == "bf16"
@@ -133,10 +149,14 @@ class ChangeTask(pl.LightningModule):
         """AdamW over what is trainable, cosine from lr to min_lr by epoch or by step."""
         settings = self.config.train
         parameters = [p for p in self.model.parameters() if p.requires_grad]
-        optimizer = torch.optim.AdamW(
+        optimizers: dict[str, Callable[..., torch.optim.Optimizer]] = {
+            "adamw": torch.optim.AdamW,
+            "adam": torch.optim.Adam,
+            "sgd": functools.partial(torch.optim.SGD, momentum=settings.momentum),
+        }
+        optimizer = optimizers[settings.optimizer](
             parameters,
             lr=settings.lr,
-            betas=(0.9, 0.999),
             weight_decay=settings.weight_decay,
             fused=parameters[0].is_cuda,
         )
@@ -158,9 +178,11 @@ class ChangeTask(pl.LightningModule):
 
     def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
         """Leave the frozen backbone out: it is named in the configuration and never changes."""
-        if not self.model.config.backbone.trainable:
-            state = checkpoint["state_dict"]
-            checkpoint["state_dict"] = {k: v for k, v in state.items() if not k.startswith(_FROZEN)}
+        kept = {f"model.{name}" for name in trained_tensors(self.model)}
+        state = checkpoint["state_dict"]
+        checkpoint["state_dict"] = {name: state[name] for name in state if name in kept}
+        self.seconds = time.monotonic() - self.began
+        checkpoint["seconds"] = self.seconds
         checkpoint["history"] = self.history
         checkpoint["best_f1"] = self.best_f1
 
@@ -168,6 +190,7 @@ class ChangeTask(pl.LightningModule):
         """Take the history back, and the backbone from the model at hand."""
         self.history = list(checkpoint["history"])
         self.best_f1 = float(checkpoint["best_f1"])
+        self.seconds = float(checkpoint.get("seconds", 0.0))
         for name, tensor in self.state_dict().items():
             checkpoint["state_dict"].setdefault(name, tensor)
 

@@ -1,0 +1,5 @@
+"""The fast path: folded weights, fused kernels, compact FFN, CUDA graphs, bf16 and fp8."""
+
+from adadino.engine.model import Engine, Precision, optimize
+
+__all__ = ["Engine", "Precision", "optimize"]

@@ -1,0 +1,152 @@
+"""CGLA on the token layout: 1x1 convolutions are matrix products, maps are never turned over.
+
+The first product takes [F1, F2] and [|F1 - F2|, F1 * F2] as two operands that add up, so the 4D of
+Eq. 2 is never put together. Order invariance is folded into its weights: the midpoint in both slots
+is half of each date in each slot.
+"""
+
+from __future__ import annotations
+
+from copy import deepcopy
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from adadino.engine.kernels.local import affine_silu, context, depthwise, group_affine
+from adadino.engine.kernels.norm import pair_norm
+from adadino.engine.kernels.residual import gated_residual_
+from adadino.model.cgla import CGLA, Responses
+
+_SIGN = {"antisymmetric": -1, "symmetric": 1, "none": 1}
+
+
+class BlindAdapter(nn.Module):
+    """The pair-blind ablation, as it is in the model: it is measured, not deployed."""
+
+    def __init__(self, cgla: CGLA, dtype: torch.dtype) -> None:
+        super().__init__()
+        self.cgla = deepcopy(cgla).to(dtype)
+
+    def forward(self, x: Tensor, shift: Tensor, grid: tuple[int, int]) -> Responses:
+        """Adapt tokens (2B, N, D) in place; returns the responses, each (B, 1, h, w)."""
+        y, responses = self.cgla((x.float() + shift).to(x.dtype), grid)
+        x.copy_(y.float() - shift)
+        return Responses(*(one.float() for one in responses))
+
+
+class Adapter(nn.Module):
+    """CGLA's pair mode, all of its variants."""
+
+    w_looks: Tensor
+    w_relation: Tensor
+    w_context: Tensor
+    w_spatial: Tensor
+    b_spatial: Tensor
+    w_channel: Tensor
+    b_channel: Tensor
+    w_delta1: Tensor
+    w_delta2: Tensor
+    w_delta3: Tensor
+    b_delta3: Tensor
+    w_local1: Tensor
+    w_local2: Tensor
+    b_local2: Tensor
+    gamma_self: Tensor
+    gamma_delta: Tensor
+
+    def __init__(self, cgla: CGLA, dtype: torch.dtype) -> None:
+        super().__init__()
+        self.order_invariant, self.sign = cgla.order_invariant, _SIGN[cgla.delta]
+        weight = _weight(cgla.f_rel[0]).float().unflatten(1, (4, -1))  # (H, 4, D)
+        looks = weight[:, :2]
+        if cgla.order_invariant:
+            looks = looks.mean(1, keepdim=True).expand_as(looks)
+        injected = 0.0 if cgla.delta == "none" else 1.0
+        held = {
+            "w_looks": looks.flatten(1).t().to(dtype),  # (2D, H), as addmm_ takes it
+            "w_relation": weight[:, 2:].flatten(1).to(dtype),  # (H, 2D)
+            "w_context": _weight(cgla.f_ctx[0]).t().to(dtype),
+            "w_spatial": _weight(cgla.w_spatial)[0].float(),
+            "b_spatial": _bias(cgla.w_spatial).float(),
+            "w_channel": _weight(cgla.w_channel).float(),
+            "b_channel": _bias(cgla.w_channel).float(),
+            "w_delta1": _weight(cgla.f_delta[0]).to(dtype),
+            "w_delta2": _weight(cgla.f_delta[3]).t().to(dtype),
+            "w_delta3": _weight(cgla.f_delta[6]).to(dtype),
+            "b_delta3": _bias(cgla.f_delta[6]).to(dtype),
+            "w_local1": _weight(cgla.f_loc[0])
+            .t()
+            .repeat(1, 2)
+            .to(dtype),  # both dates are channels
+            "w_local2": _weight(cgla.f_loc[2]).to(dtype),
+            "b_local2": _bias(cgla.f_loc[2]).to(dtype),
+            "gamma_self": (cgla.gamma_self * cgla.eta).float(),
+            "gamma_delta": (cgla.gamma_delta * cgla.eta).float() * injected,
+        }
+        for name, value in held.items():
+            self.register_buffer(name, value.detach().clone(memory_format=torch.contiguous_format))
+        self.norm_relation, self.norm_context = _norm(cgla.f_rel[1]), _norm(cgla.f_ctx[1])
+        self.norm_delta1, self.norm_delta2 = _norm(cgla.f_delta[1]), _norm(cgla.f_delta[4])
+
+    def forward(self, x: Tensor, shift: Tensor, grid: tuple[int, int]) -> Responses:
+        """Adapt tokens (2B, N, D) in place.
+
+        Args:
+            x: The tokens: all first dates, then all second dates.
+            shift: What they lack (D,).
+            grid: Rows and columns of the patch grid.
+
+        Returns:
+            The responses, each (B, 1, h, w), float32.
+        """
+        B, D, (h, w) = x.shape[0] // 2, x.shape[2], grid
+        features, relation = pair_norm(x, prefix=x.shape[1] - h * w, shift=shift)  # (B, hw, 2, D)
+
+        z = F.linear(relation.view(-1, 2 * D), self.w_relation)
+        z = z.addmm_(features.view(-1, 2 * D), self.w_looks).view(B, h * w, -1)
+        z = affine_silu(z, group_affine(z, self.norm_relation))
+        z = depthwise(z.view(B, h, w, -1), self.w_context).flatten(1, 2)  # (B, hw, H)
+        seen, gate_spatial, parts = context(
+            z, group_affine(z, self.norm_context), self.w_spatial, self.b_spatial
+        )
+        gate_channel = torch.sigmoid(F.linear(parts.sum(1), self.w_channel, self.b_channel))
+
+        delta = F.linear(seen, self.w_delta1)
+        delta = affine_silu(delta, group_affine(delta, self.norm_delta1))
+        delta = depthwise(delta.view(B, h, w, -1), self.w_delta2).flatten(1, 2)
+        delta = affine_silu(delta, group_affine(delta, self.norm_delta2))
+        delta = F.linear(delta, self.w_delta3, self.b_delta3)  # (B, hw, D)
+
+        local = depthwise(features.view(B, h, w, 2 * D), self.w_local1, after="gelu")
+        local = F.linear(local.reshape(B, h * w, 2, D), self.w_local2, self.b_local2)
+        q_delta = gated_residual_(
+            x,
+            local,
+            delta,
+            gate_spatial=gate_spatial,
+            gate_channel=gate_channel,
+            gamma_self=self.gamma_self,
+            gamma_delta=self.gamma_delta,
+            sign=self.sign,
+            features=features if self.order_invariant else None,
+        )
+        q_local = gate_spatial * gate_channel.mean(1, keepdim=True)
+        return Responses(*(q.view(B, 1, h, w) for q in (gate_spatial, q_local, q_delta)))
+
+
+def _weight(conv: nn.Module) -> Tensor:
+    """A convolution's weight as a matrix: (out, in) of a 1x1, (C, 9) of a depthwise 3x3."""
+    assert isinstance(conv, nn.Conv2d)
+    return conv.weight.detach().flatten(1)
+
+
+def _bias(conv: nn.Module) -> Tensor:
+    assert isinstance(conv, nn.Conv2d)
+    assert conv.bias is not None
+    return conv.bias
+
+
+def _norm(norm: nn.Module) -> nn.GroupNorm:
+    assert isinstance(norm, nn.GroupNorm)
+    return deepcopy(norm).float()

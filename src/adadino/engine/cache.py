@@ -1,0 +1,31 @@
+"""Where compiled kernels are kept between processes.
+
+`$ADADINO_CACHE`, or `adadino` in the user's cache folder. Whoever has set PyTorch's or Triton's own
+variables (TORCHINDUCTOR_CACHE_DIR, TRITON_CACHE_DIR) keeps their choice. Both libraries check the
+versions and the device themselves, so a stale entry is compiled again, never used.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+
+def cache_folder() -> Path:
+    """The folder, whether it exists yet or not."""
+    chosen = os.environ.get("ADADINO_CACHE")
+    if chosen:
+        return Path(chosen)
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "adadino"
+
+
+def keep_compiled() -> None:
+    """Have PyTorch and Triton keep what they compile; call before the first compilation."""
+    folder = cache_folder()
+    os.environ.setdefault("TORCHINDUCTOR_CACHE_DIR", str(folder / "inductor"))
+    os.environ.setdefault("TRITON_CACHE_DIR", str(folder / "triton"))
+    import torch._functorch.config
+    import torch._inductor.config
+
+    torch._inductor.config.fx_graph_cache = True
+    torch._functorch.config.enable_autograd_cache = True

@@ -1,0 +1,135 @@
+"""The pair-aware encoder on tokens: the loop of `model/encoder.py` over folded blocks."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import cast
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from adadino.engine.adapter import Adapter, BlindAdapter
+from adadino.engine.block import FastBlock
+from adadino.engine.kernels.norm import layer_norm
+from adadino.engine.policy import Beside, FastPolicy
+from adadino.engine.rows import Kind
+from adadino.model.backbone import Block, rope_tables
+from adadino.model.bscs import ChunkSelector, Policy
+from adadino.model.cgla import CGLA, Responses
+from adadino.model.encoder import Encoder, Encoding
+
+
+class FastEncoder(nn.Module):
+    """Backbone, adapters and chunk selection, for inference only."""
+
+    def __init__(self, encoder: Encoder, *, dtype: torch.dtype, kind: Kind | None) -> None:
+        super().__init__()
+        backbone = encoder.backbone
+        self.config, self.taps, self.dtype = backbone.config, encoder.taps, dtype
+        device = backbone.cls_token.device
+        shift = torch.zeros(self.config.dim, device=device)
+        blocks = []
+        chunks = encoder.bscs.config.chunks
+        for block in backbone.blocks:
+            assert isinstance(block, Block)
+            blocks.append(FastBlock(block, shift, chunks=chunks, dtype=dtype, kind=kind))
+            shift = blocks[-1].shift_out
+        self.blocks = nn.ModuleList(blocks)
+        policies = cast(Iterable[Policy], encoder.bscs.policies)
+        self.policies = nn.ModuleList(FastPolicy(policy) for policy in policies)
+        self.selector = _selector(encoder.bscs)
+        self.adapters = nn.ModuleDict(
+            {
+                depth: (BlindAdapter if cgla.mode == "blind" else Adapter)(cgla, dtype)
+                for depth, cgla in cast(dict[str, CGLA], encoder.cgla).items()
+            }
+        )
+        held = {
+            "patch_weight": backbone.patch_embed.weight.flatten(1).to(dtype),
+            "patch_bias": cast(Tensor, backbone.patch_embed.bias).to(dtype),
+            "prefix": torch.cat((backbone.cls_token, backbone.registers), dim=1).to(dtype),
+            "norm_weight": backbone.norm.weight.float(),
+            "norm_bias": backbone.norm.bias.float(),
+        }
+        self.patch_weight: Tensor
+        self.patch_bias: Tensor
+        self.prefix: Tensor
+        self.norm_weight: Tensor
+        self.norm_bias: Tensor
+        for name, value in held.items():
+            self.register_buffer(name, value.detach().clone())
+        self.beside = Beside(device)
+        self.tables: dict[tuple[int, int], tuple[Tensor, Tensor]] = {}
+
+    def forward(
+        self, cells: Tensor, grid: tuple[int, int], *, k: int, chunks: Tensor | None = None
+    ) -> Encoding:
+        """Encode patches (2B, hw, 3 p p), first dates first; see `Encoder.forward`."""
+        config = self.config
+        prefix, pairs = config.prefix, len(cells) // 2
+        patches = F.linear(cells, self.patch_weight, self.patch_bias)
+        x = torch.cat((self.prefix.expand(2 * pairs, -1, -1), patches), dim=1)
+        rope = self.rope(grid)
+        choose = chunks is None and k < self.selector.config.chunks and len(self.policies) > 0
+        features, responses, scores = [], [], []
+        for index, block in enumerate(self.blocks):
+            assert isinstance(block, FastBlock)
+            rows, parts = block.norm1(x, prefix=prefix, pooled=choose)
+            score = None
+            with self.beside.fork():
+                if parts is not None:
+                    score = self.policies[index](parts)
+                    scores.append(score)
+                chosen = self.selector.select(index, k=k, scores=score, chunks=chunks)
+                weights = block.ffn.choose(None if chosen is None else chosen.keep)
+            x = block.attend(x, rows, rope)
+            rows = block.norm2(x)
+            self.beside.join()
+            x = block.ffn(x, rows, weights)
+            del parts  # not before the join
+            if str(index) in self.adapters:
+                responses.append(self.adapters[str(index)](x, block.shift_out, grid))
+            if index in self.taps:
+                features.append(self.tap(x, block.shift_out, grid))
+        return Encoding(
+            features,
+            Responses(*(torch.cat(maps, dim=1) for maps in zip(*responses, strict=True)))
+            if responses
+            else None,
+            torch.stack(scores, dim=1) if scores else None,
+        )
+
+    def tap(self, x: Tensor, shift: Tensor, grid: tuple[int, int]) -> Tensor:
+        """The final LayerNorm of the patch tokens as maps (2B, D, h, w), channels last."""
+        rows = layer_norm(
+            x,
+            shift=shift,
+            weight=self.norm_weight,
+            bias=self.norm_bias,
+            eps=self.config.norm_eps,
+        )
+        tokens = rows.values.view_as(x)[:, self.config.prefix :]
+        return tokens.unflatten(1, grid).permute(0, 3, 1, 2)
+
+    def rope(self, grid: tuple[int, int]) -> tuple[Tensor, Tensor]:
+        """Rotary tables of a grid, made once."""
+        if grid not in self.tables:
+            config = self.config
+            self.tables[grid] = rope_tables(
+                *grid,
+                prefix=config.prefix,
+                head_dim=config.dim // config.heads,
+                theta=config.rope_theta,
+                device=self.prefix.device,
+            )
+        return self.tables[grid]
+
+
+def _selector(bscs: ChunkSelector) -> ChunkSelector:
+    """The selector without its policies, which the engine has its own way of running."""
+    copy = ChunkSelector.__new__(ChunkSelector)
+    nn.Module.__init__(copy)
+    copy.config, copy.size = bscs.config, bscs.size
+    copy.register_buffer("fixed", bscs.fixed, persistent=False)
+    return copy.eval()

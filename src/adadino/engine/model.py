@@ -1,0 +1,138 @@
+"""The drop-in fast model, wired: the same arguments, the same result, other kernels.
+
+It holds copies: what happens to the model afterwards does not reach it. It cannot be trained.
+"""
+
+from __future__ import annotations
+
+from copy import deepcopy
+from typing import Literal, Self, cast
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from adadino.engine.cache import keep_compiled
+from adadino.engine.encoder import FastEncoder
+from adadino.engine.graph import Graphs
+from adadino.engine.refine import Refine
+from adadino.engine.rows import Kind
+from adadino.errors import ConfigError
+from adadino.model.adadino import AdaDINO
+from adadino.model.detector import Detector, Output
+from adadino.model.inputs import check_pair
+
+Precision = Literal["auto", "fp32", "bf16", "fp8", "int8"]
+
+
+class Engine(Detector):
+    """AdaDINO for inference. Make one with `optimize`."""
+
+    def __init__(
+        self, model: AdaDINO, *, precision: Precision, compile: bool, cuda_graph: bool
+    ) -> None:
+        super().__init__()
+        self.config, self.stride, self.precision = model.config, model.stride, precision
+        dtype = torch.float32 if precision == "fp32" else torch.bfloat16
+        kind: Kind | None = precision if precision in ("fp8", "int8") else None
+        self.dtype = dtype
+        self.normalize = deepcopy(model.normalize)
+        self.encoder = FastEncoder(model.encoder, dtype=dtype, kind=kind)
+        self.refine = Refine(model, dtype=dtype, compile=compile)
+        self.graphs = Graphs(self.run) if cuda_graph else None
+        self._patches = torch.compile(self.patches, dynamic=False) if compile else self.patches
+        self.eval()
+        self.requires_grad_(False)
+
+    def train(self, mode: bool = True) -> Self:
+        """Stay in eval mode: there is nothing to train."""
+        return super().train(False)
+
+    def forward(
+        self, before: Tensor, after: Tensor, *, k: int | None = None, chunks: Tensor | None = None
+    ) -> Output:
+        """Find the change between two batches of images; see `AdaDINO.forward`."""
+        check_pair(before, after)
+        k = self.config.bscs.k if k is None else k
+        if not 1 <= k <= self.config.bscs.chunks:
+            raise ConfigError(f"k is {k}, must be between 1 and {self.config.bscs.chunks}.")
+        run = self.run if self.graphs is None or not before.is_cuda else self.graphs
+        # Ordinary tensors without gradients, also inside inference_mode: buffers that live from
+        # call to call could not be written outside of it otherwise.
+        with torch.inference_mode(False), torch.no_grad():
+            return cast(Output, run(before, after, chunks, k=k))
+
+    def run(self, before: Tensor, after: Tensor, chunks: Tensor | None, *, k: int) -> Output:
+        """The forward pass itself: what a graph records."""
+        height, width = before.shape[-2:]
+        images = self.pad(torch.cat((before, after)).float())
+        padded = images.shape[-2], images.shape[-1]
+        grid = padded[0] // self.stride, padded[1] // self.stride
+        encoding = self.encoder(self._patches(images), grid, k=k, chunks=chunks)
+        pyramid, finest = self.refine(encoding.features, encoding.responses, images)
+        logits = F.interpolate(finest, padded, mode="bilinear", align_corners=False)
+        return Output(logits[..., :height, :width], pyramid, encoding.responses, encoding.scores)
+
+    def pad(self, images: Tensor) -> Tensor:
+        """See `AdaDINO.pad`."""
+        bottom, right = (-size % self.stride for size in images.shape[-2:])
+        if bottom or right:
+            images = F.pad(images, (0, right, 0, bottom), mode="replicate")
+        return images
+
+    def patches(self, images: Tensor) -> Tensor:
+        """Enlarge, normalise and cut images (2B, 3, H, W) into patches (2B, hw, 3 p p)."""
+        if self.config.scale != 1:
+            size = [side * self.config.scale for side in images.shape[-2:]]
+            images = F.interpolate(
+                images, size, mode="bilinear", align_corners=True, antialias=True
+            )
+        p = self.config.backbone.patch
+        images = self.normalize(images).to(self.dtype)
+        cells = images.unflatten(3, (-1, p)).unflatten(2, (-1, p))  # (2B, 3, h, p, w, p)
+        return cells.permute(0, 2, 4, 1, 3, 5).flatten(3).flatten(1, 2)
+
+
+def optimize(
+    model: AdaDINO,
+    *,
+    precision: Precision = "auto",
+    compile: bool | None = None,
+    cuda_graph: bool | None = None,
+) -> Engine:
+    """Make the fast model of a model, on the device where it is.
+
+    Args:
+        model: The model; it is copied, not changed.
+        precision: `bf16`; `fp8` with the frozen weights in e4m3; `fp32`; `int8` for CPUs; `auto`
+            is bf16 where the device computes in it, else fp32.
+        compile: Compile the decoder and the preparation of pixels; by default on a GPU. It makes
+            the first call slow, once per machine: what is compiled is kept (`engine/cache.py`).
+        cuda_graph: Replay one CUDA graph per input shape; by default on a GPU.
+    """
+    device = model.normalize.mean.device
+    cuda = device.type == "cuda"
+    if precision == "auto":
+        precision = "bf16" if computes_bf16(device) else "fp32"
+    if precision not in ("fp32", "bf16", "fp8", "int8"):
+        raise ConfigError(f"precision is {precision!r}, must be auto, fp32, bf16, fp8 or int8.")
+    if precision == "int8" and device.type != "cpu":
+        raise ConfigError(f"precision int8 is for CPUs, the model is on {device}; use fp8 or bf16.")
+    if precision == "fp8" and cuda and torch.cuda.get_device_capability(device) < (8, 9):
+        raise ConfigError("precision fp8 needs an NVIDIA GPU of compute capability 8.9; use bf16.")
+    keep_compiled()
+    return Engine(
+        model,
+        precision=precision,
+        compile=cuda if compile is None else compile,
+        cuda_graph=cuda if cuda_graph is None else cuda_graph and cuda,
+    )
+
+
+def computes_bf16(device: torch.device) -> bool:
+    """Whether a device has instructions for bf16 products, and does not emulate them."""
+    if device.type == "cuda":
+        return torch.cuda.get_device_capability(device) >= (8, 0)
+    if device.type != "cpu":
+        return False
+    return torch.cpu._is_avx512_bf16_supported() or torch.cpu._is_amx_tile_supported()

@@ -1,0 +1,62 @@
+"""BSCS at inference: which chunks a batch executes, chosen beside the attention.
+
+The policy reads what enters the block, but its answer is needed only by the FFN. On a GPU it runs
+on a stream of its own, with the gather behind it, while the attention computes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from adadino.model.bscs import Policy
+
+
+class FastPolicy(nn.Module):
+    """One block's policy, in float32 whatever the model's type: it decides, and it is small."""
+
+    def __init__(self, policy: Policy) -> None:
+        super().__init__()
+        weight = policy.fc1.weight.detach().float().clone()
+        if policy.order_invariant:  # the midpoint in both slots = half of each date in each
+            both = weight.unflatten(1, (4, -1))
+            both[:, :2] = both[:, :2].mean(1, keepdim=True)
+        self.weight1: Tensor
+        self.bias1: Tensor
+        self.weight2: Tensor
+        self.bias2: Tensor
+        self.register_buffer("weight1", weight)
+        self.register_buffer("bias1", policy.fc1.bias.detach().float().clone())
+        self.register_buffer("weight2", policy.fc2.weight.detach().float().clone())
+        self.register_buffer("bias2", policy.fc2.bias.detach().float().clone())
+
+    def forward(self, parts: Tensor) -> Tensor:
+        """Score the chunks from the parts (B, parts, 4D) of PoolPair: (B, C)."""
+        hidden = F.gelu(F.linear(parts.sum(1), self.weight1, self.bias1))
+        return F.linear(hidden, self.weight2, self.bias2)
+
+
+class Beside:
+    """A second stream. Tensors it reads must live until `join`, or their memory is given away."""
+
+    def __init__(self, device: torch.device) -> None:
+        self.stream = torch.cuda.Stream(device) if device.type == "cuda" else None
+
+    @contextmanager
+    def fork(self) -> Iterator[None]:
+        """Run the body beside what follows it, from here on."""
+        if self.stream is None:
+            yield
+            return
+        self.stream.wait_stream(torch.cuda.current_stream(self.stream.device))
+        with torch.cuda.stream(self.stream):
+            yield
+
+    def join(self) -> None:
+        """Wait, on the device, for what was forked."""
+        if self.stream is not None:
+            torch.cuda.current_stream(self.stream.device).wait_stream(self.stream)

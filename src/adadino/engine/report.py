@@ -1,0 +1,118 @@
+"""A benchmark for people: Markdown, CSV and a plot; the paper's figures in columns of their own."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Sequence
+from pathlib import Path
+
+from adadino import paper
+from adadino.engine.benchmark import Report, Row
+from adadino.files import write_atomic
+
+OURS = ("GFLOPs", "FFN ms/pair", "pairs/s", "speed-up")
+HEADER = [
+    "mode",
+    "k",
+    "batch",
+    "px",
+    *(column for name in OURS for column in (name, f"paper: {name}")),
+    "GB",
+    "first call, s",
+]
+
+
+def cells(report: Report, *, published: bool) -> list[list[str]]:
+    """The rows as text.
+
+    Args:
+        report: The benchmark.
+        published: Whether the model is the one of the paper's Table 3.
+    """
+    return [_cells(row, published=published) for row in report.rows]
+
+
+def _cells(row: Row, *, published: bool) -> list[str]:
+    quoted = published and row.batch == 16 and row.size == 256
+    figures = (
+        (row.gflops, paper.GFLOPS, ".2f"),
+        (row.ffn_ms, paper.FFN_MS, ".3f"),
+        (row.pairs_per_s, paper.PAIRS_PER_S, ".2f"),
+        (row.speedup, paper.SPEEDUP, ".2f"),
+    )
+    text = [row.mode, str(row.k), str(row.batch), str(row.size)]
+    for ours, theirs, form in figures:
+        text.append(_number(ours, form))
+        text.append(_number(theirs.get(row.k) if quoted else None, ".2f"))
+    return [*text, _number(row.memory_gb, ".2f"), _number(row.first_call_s, ".1f")]
+
+
+def _number(value: float | None, form: str) -> str:
+    return "" if value is None else format(value, form)
+
+
+def reference_cells(report: Report) -> list[list[str]]:
+    """The encoders that are not ours as text: name, batch, size, pairs/s."""
+    return [
+        [one.name, str(one.batch), str(one.size), f"{one.pairs_per_s:.2f}"]
+        for one in report.reference
+    ]
+
+
+def write(
+    report: Report, folder: Path, *, title: str, published: bool, sweep: str | None
+) -> list[Path]:
+    """Save benchmark.md, .csv and .png; returns the files."""
+    body = cells(report, published=published)
+    lines = [f"# {title}", "", *_markdown(HEADER, body), ""]
+    if report.reference:
+        lines += ["transformers' DINOv3ViTModel, the encoder alone, in the same run:", ""]
+        columns = ["encoder", "batch", "px", "pairs/s"]
+        lines += [*_markdown(columns, reference_cells(report)), ""]
+    lines += [f"- not measured: {reason}" for reason in report.skipped]
+    text = io.StringIO()
+    csv.writer(text, lineterminator="\n").writerows([HEADER, *body])
+    paths = [folder / f"benchmark.{suffix}" for suffix in ("md", "csv", "png")]
+    write_atomic(paths[0], "\n".join(lines).rstrip() + "\n")
+    write_atomic(paths[1], text.getvalue())
+    return paths if plot(report, paths[2], title=title, sweep=sweep) else paths[:2]
+
+
+def _markdown(header: Sequence[str], body: Sequence[Sequence[str]]) -> list[str]:
+    lines = [header, ["---"] * len(header), *body]
+    return ["| " + " | ".join(line) + " |" for line in lines]
+
+
+def plot(report: Report, path: Path, *, title: str, sweep: str | None) -> bool:
+    """Pairs/s, and on a GPU memory, against k or what was swept; False without matplotlib."""
+    try:
+        import matplotlib
+    except ImportError:
+        report.skipped.append("plot: matplotlib is not installed (pip install adadino[train]).")
+        return False
+    matplotlib.use("Agg")
+    from matplotlib import pyplot as plt
+
+    across = sweep or "k"
+    memory = any(row.memory_gb is not None for row in report.rows)
+    figure, axes = plt.subplots(1, 2 if memory else 1, figsize=(10 if memory else 5.5, 4))
+    panels = [("pairs_per_s", "pairs/s", axes[0] if memory else axes)]
+    panels += [("memory_gb", "peak memory, GB", axes[1])] if memory else []
+    for name, label, axis in panels:
+        for mode, k in dict.fromkeys((r.mode, None if across == "k" else r.k) for r in report.rows):
+            rows = [r for r in report.rows if r.mode == mode and k in (None, r.k)]
+            points = sorted((getattr(r, across), getattr(r, name)) for r in rows)
+            legend = mode if k is None else f"{mode}, k={k}"
+            axis.plot(*zip(*points, strict=True), marker="o", label=legend)
+        axis.set(xlabel={"k": "k, executed chunks", "size": "px"}.get(across, across), ylabel=label)
+        axis.set_ylim(bottom=0)
+        if across != "k":
+            axis.set_xscale("log", base=2)
+        axis.legend()
+        axis.grid(alpha=0.3)
+    figure.suptitle(title, fontsize=10)
+    figure.tight_layout()
+    write_atomic(path, lambda part: figure.savefig(part, dpi=150))
+    plt.close(figure)
+    return True

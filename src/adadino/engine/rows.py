@@ -1,0 +1,75 @@
+"""Matrices in eight bits, a scale for every row, and their product.
+
+A frozen weight is quantised once: every row (an output channel) has its own scale, and so every
+chunk of an input projection. The chunks of an output projection lie side by side in a row and share
+its scale, because a matrix product can only be scaled by row and column; e4m3 keeps its relative
+precision over a range of 2^15, so a scale of their own would gain nothing. Activations are
+quantised on the way, by row.
+
+- `fp8` is e4m3 through `torch._scaled_mm` (row-wise scales, bf16 out); without a GPU the same
+  rounding is emulated.
+- `int8` is for CPUs, through `torch._int_mm`.
+"""
+
+from __future__ import annotations
+
+from typing import Literal, NamedTuple
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+Kind = Literal["fp8", "int8"]
+
+LIMIT: dict[Kind, float] = {"fp8": 448.0, "int8": 127.0}
+"""The largest magnitude of each kind."""
+DTYPE: dict[Kind, torch.dtype] = {"fp8": torch.float8_e4m3fn, "int8": torch.int8}
+LEAST = 1e-12
+"""A row of zeros still needs a scale that one can divide by."""
+
+
+class Rows(NamedTuple):
+    """A matrix (R, K), or more dimensions in front; in eight bits if it has a scale."""
+
+    values: Tensor
+    scale: Tensor | None = None
+    """(R,) float32: value = values * scale."""
+
+
+def quantize(x: Tensor, kind: Kind | None) -> Rows:
+    """Hold the last dimension's rows in eight bits; None leaves them as they are."""
+    if kind is None:
+        return Rows(x)
+    x = x.float()
+    scale = x.abs().amax(-1).clamp_min(LEAST) / LIMIT[kind]
+    x = x / scale[..., None]
+    return Rows((x.round() if kind == "int8" else x).to(DTYPE[kind]), scale)
+
+
+def product(x: Rows, weight: Rows, bias: Tensor | None, dtype: torch.dtype) -> Tensor:
+    """X @ weight.T + bias for rows (R, K) and a weight (N, K), as a matrix (R, N) of `dtype`."""
+    if x.scale is None or weight.scale is None:
+        return F.linear(x.values, weight.values, bias)
+    left, right = x.scale[:, None], weight.scale[None]
+    if x.values.dtype == torch.int8:
+        y = torch._int_mm(x.values, weight.values.t()).float() * left * right
+        return (y if bias is None else y + bias).to(dtype)
+    if x.values.is_cuda:
+        return torch._scaled_mm(
+            x.values,
+            weight.values.t(),
+            scale_a=left,
+            scale_b=right,
+            bias=bias,
+            out_dtype=dtype,
+            use_fast_accum=True,
+        )
+    y = (x.values.float() * left) @ (weight.values.float() * weight.scale[:, None]).t()
+    return (y if bias is None else y + bias).to(dtype)
+
+
+def take(values: Tensor, dim: int, keep: Tensor) -> Tensor:
+    """index_select for any type: eight-bit floats go as bytes, which every device can gather."""
+    if values.dtype == torch.float8_e4m3fn:
+        return values.view(torch.uint8).index_select(dim, keep).view(values.dtype)
+    return values.index_select(dim, keep)

@@ -1,0 +1,104 @@
+"""What every change detector shares, AdaDINO and its peers: one signature, one way to be used."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, ClassVar, NamedTuple, Self
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from adadino.config import Config
+from adadino.model.cgla import Responses
+from adadino.model.inputs import ImageLike, to_tensor
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+
+class Output(NamedTuple):
+    """What a forward pass returns; nothing is kept on the model."""
+
+    logits: Tensor
+    """Final prediction (B, 2, H, W), float32: unchanged, changed."""
+    pyramid: list[Tensor]
+    """P_2..P_5 (B, 2, h_r, w_r), finest first, over the padded input."""
+    responses: Responses | None
+    """CGLA's responses (B, depths, h, w); None without CGLA."""
+    scores: Tensor | None
+    """The policy's scores (B, blocks, C); None where no policy ran."""
+
+
+class Normalize(nn.Module):
+    """Subtract the mean and divide by the deviation of each channel, always in float32."""
+
+    def __init__(self, mean: tuple[float, ...], std: tuple[float, ...]) -> None:
+        super().__init__()
+        self.values = {"mean": mean, "std": std}
+        self.mean: Tensor
+        self.std: Tensor
+        for name, value in self.values.items():
+            self.register_buffer(name, torch.tensor(value).view(3, 1, 1), persistent=False)
+
+    def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Self:
+        # Follow the model to its device, but not to bf16: a mean of three digits costs accuracy.
+        super()._apply(fn, recurse)  # type: ignore[no-untyped-call]  # torch leaves it bare
+        for name, value in self.values.items():
+            exact = torch.tensor(value, device=getattr(self, name).device).view(3, 1, 1)
+            setattr(self, name, exact)
+        return self
+
+    def forward(self, images: Tensor) -> Tensor:
+        """(B, 3, H, W) in [0, 1] -> what the backbone's weights expect."""
+        return (images - self.mean) / self.std
+
+
+class Detector(nn.Module):
+    """A model that finds change: `forward(before, after)` is the subclass's.
+
+    The model owns its preprocessing: images come in as RGB in [0, 1], of any size, and the
+    normalisation that belongs to its weights is part of it.
+    """
+
+    backbone_path: ClassVar[str | None] = None
+    """Where in the model the DINOv3 backbone is; None for a model without one."""
+
+    config: Config
+    normalize: Normalize
+    stride: int
+    """What height and width are padded to."""
+
+    @property
+    def dino(self) -> nn.Module | None:
+        """The DINOv3 backbone, if the model stands on one."""
+        return None if self.backbone_path is None else self.get_submodule(self.backbone_path)
+
+    @torch.inference_mode()
+    def predict(
+        self, before: ImageLike, after: ImageLike, *, k: int | None = None
+    ) -> NDArray[np.float32]:
+        """Probability of change of every pixel of one pair.
+
+        Args:
+            before: The first date: array, tensor, PIL image or path.
+            after: The second date, of the same size.
+            k: FFN chunks to execute, if not the configuration's; AdaDINO only.
+
+        Returns:
+            An array (H, W) in [0, 1].
+        """
+        first, second = to_tensor(before, "before"), to_tensor(after, "after")
+        training = self.training
+        self.eval()
+        try:
+            output = self(*(t[None].to(self.normalize.mean.device) for t in (first, second)), k=k)
+        finally:
+            self.train(training)
+        probability: NDArray[np.float32] = output.logits.softmax(1)[0, 1].cpu().numpy()
+        return probability
+
+    def components(self) -> dict[str, nn.Module]:
+        """The parts by name."""
+        parts = self.named_children()
+        return {name: part for name, part in parts if next(part.parameters(), None) is not None}

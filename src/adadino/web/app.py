@@ -1,0 +1,85 @@
+"""The application: routes, the page, and what stands before them."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+
+from fastapi import FastAPI
+from fastapi.responses import FileResponse, RedirectResponse
+from fastapi.staticfiles import StaticFiles
+
+import adadino
+from adadino.web.api import info_routes, job_routes
+from adadino.web.guard import STATIC, Guard
+from adadino.web.metrics import Counting
+from adadino.web.problems import HANDLERS
+from adadino.web.results import result_routes
+from adadino.web.service import Service
+from adadino.web.settings import Settings
+
+
+def create_app(settings: Settings, *, fatal: Callable[[str], None] | None = None) -> FastAPI:
+    """Put the server together; its queue runs while the application does.
+
+    Args:
+        settings: How it was started.
+        fatal: Whom to tell that no model can be used.
+    """
+    service = Service(settings, fatal)
+
+    @asynccontextmanager
+    async def lifespan(_: FastAPI) -> AsyncIterator[None]:
+        service.start()
+        try:
+            yield
+        finally:
+            service.stop()
+
+    app = FastAPI(
+        title="adadino",
+        version=adadino.__version__,
+        description="Find what changed between two co-registered images of one place.",
+        lifespan=lifespan,
+        openapi_url="/api/openapi.json",
+        docs_url=None,  # FastAPI's own page fetches its scripts from elsewhere
+        redoc_url=None,
+        exception_handlers=HANDLERS,
+    )
+    app.state.service = service
+    for router in (info_routes(service), job_routes(service), result_routes(service)):
+        app.include_router(router)
+    _add_pages(app)
+    app.add_middleware(Guard, settings=settings)
+    app.add_middleware(Counting, metrics=service.metrics)
+    return app
+
+
+def _add_pages(app: FastAPI) -> None:
+    @app.get("/", include_in_schema=False)
+    def page() -> FileResponse:
+        return FileResponse(STATIC / "index.html", headers={"cache-control": "no-cache"})
+
+    @app.get("/api/docs", include_in_schema=False)
+    def docs() -> FileResponse:
+        return FileResponse(STATIC / "docs.html", headers={"cache-control": "no-cache"})
+
+    @app.api_route("/login", methods=["GET", "POST"], include_in_schema=False)
+    def login() -> RedirectResponse:
+        """Reached only where there is no token, or with the right one."""
+        return RedirectResponse("/", status_code=303)
+
+    @app.get("/favicon.ico", include_in_schema=False)
+    def icon() -> FileResponse:
+        return FileResponse(STATIC / "icon.svg", media_type="image/svg+xml")
+
+    app.mount("/static", _Static(directory=STATIC), name="static")
+
+
+class _Static(StaticFiles):
+    """Files of the package; the browser asks each time whether they are still the same."""
+
+    def file_response(self, *args: object, **kwargs: object):  # type: ignore[no-untyped-def]
+        response = super().file_response(*args, **kwargs)  # type: ignore[arg-type]
+        response.headers["cache-control"] = "no-cache"
+        return response

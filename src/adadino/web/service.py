@@ -1,0 +1,159 @@
+"""What the routes share: the jobs, their queue, and what was drawn or cut lately."""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import adadino
+from adadino.web.demo import demo_job, make_demo
+from adadino.web.display import Display
+from adadino.web.manager import Manager
+from adadino.web.metrics import Metrics
+from adadino.web.problems import RefusedError
+from adadino.web.records import ENDED, Job
+from adadino.web.schemas import JobOut
+from adadino.web.settings import Settings
+from adadino.web.store import JobStore
+from adadino.web.tiles import Layer, draw_tile, layer_path
+
+if TYPE_CHECKING:
+    from adadino.web.change import Cut
+
+TILE_BYTES = 96 * 2**20
+CUTS = 12
+HEAVY = 2
+"""Cuts and downloads at a time: each takes a core and the memory of its polygons."""
+
+
+class Service:
+    """The server's state."""
+
+    def __init__(self, settings: Settings, fatal: Callable[[str], None] | None = None) -> None:
+        self.settings = settings
+        self.store = JobStore(settings.jobs)
+        self.manager = Manager(settings, self.store, fatal=fatal)
+        self.metrics = Metrics()
+        self.heavy = threading.BoundedSemaphore(HEAVY)
+        self._lock = threading.Lock()
+        self._tiles: OrderedDict[tuple[Any, ...], bytes] = OrderedDict()
+        self._tile_bytes = 0
+        self._cuts: OrderedDict[tuple[str, float], Cut] = OrderedDict()
+
+    def start(self) -> None:
+        """Begin to work."""
+        self.manager.start()
+        if self.settings.demo:
+            threading.Thread(target=self._ensure_demo, daemon=True).start()
+        # The first polygons should not wait for a second of imports.
+        threading.Thread(target=_import_heavy, daemon=True).start()
+
+    def stop(self) -> None:
+        """End the work."""
+        self.manager.stop()
+
+    def public(self, job: Job, client: str) -> JobOut:
+        """A job as its client may see it."""
+        ready = self.manager.ready
+        speed = ready.speeds.get(job.model) if ready else None
+        return JobOut.of(
+            job,
+            place=self.manager.place(job.id) if job.state == "queued" else None,
+            estimate_s=round(job.pixels / 1e6 / speed, 1) if speed else None,
+            progress=self.manager.progress(job.id) if job.state == "running" else None,
+            own=job.client == client,
+        )
+
+    def display(self, job: Job) -> Display:
+        """Where a job lies.
+
+        Raises:
+            RefusedError: That is not yet known.
+        """
+        if job.view is None:
+            raise RefusedError(409, f"the job is {job.state}; there is nothing to show of it.")
+        return Display.from_dict(job.view)
+
+    def finished(self, identity: str) -> tuple[Job, Path, Display]:
+        """A job that is done, its folder and where it lies.
+
+        Raises:
+            RefusedError: It is not.
+        """
+        job = self.store.get(identity)
+        if job.state != "done":
+            raise RefusedError(409, f"the job is {job.state}; its result is there when it is done.")
+        return job, self.store.path(identity), self.display(job)
+
+    def tile(self, identity: str, layer: Layer, z: int, x: int, y: int) -> bytes:
+        """A tile, from memory if it was drawn lately.
+
+        Raises:
+            RefusedError: It lies outside the scene, or cannot be drawn yet.
+        """
+        job = self.store.get(identity)
+        if layer == "probability" and job.state != "done":
+            raise RefusedError(409, f"the job is {job.state}; its result is there when it is done.")
+        display, key = self.display(job), (identity, layer, z, x, y)
+        with self._lock:
+            if key in self._tiles:
+                self._tiles.move_to_end(key)
+                return self._tiles[key]
+        drawn = draw_tile(layer_path(self.store.path(identity), layer), layer, display, z, x, y)
+        if drawn is None:
+            raise RefusedError(404, "that tile lies outside the scene.")
+        with self._lock:
+            if key not in self._tiles:
+                self._tiles[key] = drawn
+                self._tile_bytes += len(drawn)
+            while self._tile_bytes > TILE_BYTES:
+                self._tile_bytes -= len(self._tiles.popitem(last=False)[1])
+        return drawn
+
+    def cut(self, identity: str, threshold: float) -> tuple[Cut, Display]:
+        """The polygons for the screen, from memory if they were cut lately."""
+        from adadino.web.change import cut_for_screen
+
+        _, folder, display = self.finished(identity)
+        key = (identity, threshold)
+        with self.heavy:
+            with self._lock:
+                found = self._cuts.get(key)
+            if found is None:
+                found = cut_for_screen(folder, display, threshold)
+                with self._lock:
+                    self._cuts[key] = found
+                    while len(self._cuts) > CUTS:
+                        self._cuts.popitem(last=False)
+        return found, display
+
+    def _ensure_demo(self) -> None:
+        """One demo, made by the first model; seen at once, computed when that is loaded."""
+        first = self.settings.models[0]
+        mark = f"{adadino.__version__} {first.source} {_changed(first.source)}"
+        for job in self.store.all():
+            if job.source == "demo":
+                broken = job.state in ENDED and job.state != "done"
+                if job.mark == mark and job.model == first.name and not broken:
+                    return
+                self.store.remove(job.id)
+        identity, draft = self.store.draft()
+        display = make_demo(draft)
+        self.store.add(demo_job(identity, first.name, mark, display), draft)
+        self.manager.wake()
+
+
+def _changed(source: str) -> float:
+    """When a checkpoint was written; 0 where only a name is known."""
+    path = Path(source)
+    with suppress(OSError):
+        return (path / "model.safetensors" if path.is_dir() else path).stat().st_mtime
+    return 0.0
+
+
+def _import_heavy() -> None:
+    import adadino.web.change  # noqa: F401

@@ -1,0 +1,145 @@
+// The map: two dates, probability and polygons in the scene's own coordinates, or in pixels.
+
+/* global ol */
+import { projectionOf } from "./projection.js";
+import { area } from "./format.js";
+
+const COLOUR = "230, 60, 30";
+
+export class SceneMap {
+  constructor(target, popup) {
+    this.target = target;
+    this.popup = popup;
+    this.onselect = () => {};
+    this.settings = {
+      basemap: { visible: true, opacity: 1 }, before: { visible: true, opacity: 1 },
+      after: { visible: true, opacity: 1 }, probability: { visible: false, opacity: 0.7 },
+      polygons: { visible: true, opacity: 1 },
+    };
+    this.layers = {};
+    this.features = new ol.source.Vector();
+    this.chosen = null;
+    this.overlay = new ol.Overlay({ element: popup, positioning: "bottom-center", offset: [0, -12], stopEvent: false });
+    this.map = new ol.Map({
+      target, layers: [], overlays: [this.overlay],
+      controls: [new ol.control.Zoom()],
+      interactions: ol.interaction.defaults.defaults({ altShiftDragRotate: false, pinchRotate: false }),
+    });
+    this.map.on("singleclick", (event) => this.#click(event));
+    target.map = this.map;
+  }
+
+  // Lays out a scene; `tiles(layer, z, x, y)` gives the address of a tile.
+  show(view, tiles, basemap) {
+    this.view = view;
+    const projection = projectionOf(view);
+    const resolutions = Array.from({ length: view.levels }, (_, z) => view.resolution * 2 ** (view.levels - 1 - z));
+    const grid = new ol.tilegrid.TileGrid({
+      origin: [view.extent[0], view.extent[3]], extent: view.extent, resolutions, tileSize: 256,
+    });
+    const picture = (name) => new ol.layer.Tile({
+      source: new ol.source.TileImage({
+        projection, tileGrid: grid, transition: 120,
+        tileUrlFunction: ([z, x, y]) => tiles(name, z, x, y),
+      }),
+    });
+    this.layers = { before: picture("before"), after: picture("after"), probability: picture("probability") };
+    if (basemap && view.mercator) {
+      this.layers.basemap = new ol.layer.Tile({ source: new ol.source.XYZ({ url: basemap }) });
+    }
+    this.features = new ol.source.Vector();
+    this.layers.polygons = new ol.layer.Vector({ source: this.features, style: (f) => this.#style(f) });
+    const order = ["basemap", "before", "after", "probability", "polygons"].filter((name) => this.layers[name]);
+    this.map.setLayers(order.map((name) => this.layers[name]));
+    for (const name of order) this.setLayer(name, {});
+    const [left, bottom, right, top] = view.extent;
+    const longest = Math.max(right - left, top - bottom);
+    this.map.setView(new ol.View({
+      projection, center: [(left + right) / 2, (bottom + top) / 2],
+      extent: [left - longest / 2, bottom - longest / 2, right + longest / 2, top + longest / 2],
+      constrainOnlyCenter: true, minResolution: view.resolution / 16,
+      maxResolution: longest / 128, resolution: longest / 512, enableRotation: false,
+    }));
+    this.fit(view.extent, 12);
+    this.choose(null);
+  }
+
+  setLayer(name, change) {
+    const settings = Object.assign(this.settings[name], change);
+    this.layers[name]?.setVisible(settings.visible);
+    this.layers[name]?.setOpacity(settings.opacity);
+  }
+
+  // The tiles of a layer exist only from a moment on.
+  reload(name) {
+    this.layers[name]?.getSource().refresh();
+  }
+
+  setPolygons(collection) {
+    const read = new ol.format.GeoJSON().readFeatures(collection);
+    // Pixels are counted downwards, the map's y goes up.
+    if (!this.view.native) for (const feature of read) feature.getGeometry().scale(1, -1, [0, 0]);
+    this.features.clear(true);
+    this.features.addFeatures(read);
+    this.unit = collection.unit;
+    this.choose(null);
+  }
+
+  setSmallest(least) {
+    this.least = least;
+    this.layers.polygons?.changed();
+    if (this.chosen && this.chosen.get("area_m2") < least) this.choose(null);
+  }
+
+  choose(id, zoom = false) {
+    this.chosen = id === null ? null : this.features.getFeatureById(id);
+    this.layers.polygons?.changed();
+    this.popup.replaceChildren();
+    if (!this.chosen) {
+      this.overlay.setPosition(undefined);
+      return;
+    }
+    const shape = this.chosen.getGeometry();
+    if (zoom) this.fit(shape.getExtent(), 110, this.view.resolution / 4);
+    const found = this.chosen.getProperties();
+    const line = (name, text) => [
+      Object.assign(document.createElement("dt"), { textContent: name }),
+      Object.assign(document.createElement("dd"), { textContent: text }),
+    ];
+    const list = document.createElement("dl");
+    list.append(
+      ...line("Area", area(found.area_m2, this.unit)),
+      ...line("Mean probability", found.prob_mean.toFixed(2)),
+      ...line("Highest", found.prob_max.toFixed(2)),
+    );
+    this.popup.append(Object.assign(document.createElement("b"), { textContent: `Polygon ${found.id}` }), list);
+    const [left, , right, top] = shape.getExtent();
+    this.overlay.setPosition([(left + right) / 2, top]);
+  }
+
+  fit(extent, padding, minResolution) {
+    const most = Math.min(...this.map.getSize() ?? [400, 400]) / 4;
+    this.map.getView().fit(extent, { padding: Array(4).fill(Math.min(padding, most)), minResolution });
+  }
+
+  #click(event) {
+    let found = null;
+    this.map.forEachFeatureAtPixel(event.pixel, (feature) => {
+      found ??= feature;
+    }, { hitTolerance: 4, layerFilter: (layer) => layer === this.layers.polygons });
+    this.choose(found ? found.getId() : null);
+    this.onselect(found ? found.getId() : null);
+  }
+
+  #style(feature) {
+    if (feature.get("area_m2") < (this.least ?? 0)) return undefined;
+    const chosen = feature === this.chosen;
+    return [
+      new ol.style.Style({ stroke: new ol.style.Stroke({ color: "#fff", width: chosen ? 6 : 3.5 }) }),
+      new ol.style.Style({
+        stroke: new ol.style.Stroke({ color: chosen ? "#ffd400" : `rgb(${COLOUR})`, width: chosen ? 3.5 : 2 }),
+        fill: new ol.style.Fill({ color: `rgba(${COLOUR}, ${chosen ? 0.35 : 0.16})` }),
+      }),
+    ];
+  }
+}

@@ -1,0 +1,169 @@
+// The form of a new comparison: two files, or two names from the server's folder.
+
+import { ask, sentence, upload } from "./api.js";
+import { duration, element, number, size } from "./format.js";
+import { sniff } from "./sniff.js";
+
+const $ = (id) => document.getElementById(id);
+const DATES = ["before", "after"];
+const LONG_S = 300;
+
+export class NewJob {
+  constructor(onCreated) {
+    this.onCreated = onCreated;
+    this.files = {};
+    this.pixels = {};
+    for (const date of DATES) {
+      $(`file-${date}`).addEventListener("change", (event) => this.#take(date, event.target.files[0]));
+    }
+    this.#dropping();
+    $("new-job").addEventListener("submit", (event) => this.#submit(event));
+    $("new-job").addEventListener("change", () => this.#estimate());
+    for (const choice of $("new-job").elements.from) {
+      choice.addEventListener("change", () => this.#switch(choice.value));
+    }
+  }
+
+  setInfo(info) {
+    const before = $("model").value;
+    this.info = info;
+    $("model").replaceChildren(...info.models.map(({ name }) => element("option", { value: name, textContent: name })));
+    if (info.models.some(({ name }) => name === before)) $("model").value = before;
+    $("sources").hidden = !info.data;
+    this.#estimate();
+  }
+
+  get from() {
+    return $("new-job").elements.from.value;
+  }
+
+  async #switch(from) {
+    $("pick-upload").hidden = from !== "upload";
+    $("pick-data").hidden = from !== "data";
+    if (from !== "data") return;
+    const { files } = await ask("/api/files");
+    for (const date of DATES) {
+      const options = files.map(({ path, bytes }) => element("option", { value: path, textContent: `${path} (${size(bytes)})` }));
+      $(`data-${date}`).replaceChildren(...options);
+    }
+    if (files.length > 1) $("data-after").selectedIndex = 1;
+  }
+
+  // Two files dropped anywhere are before and after, in the order of their names.
+  #dropping() {
+    const over = (event) => {
+      if (!event.dataTransfer?.types.includes("Files")) return;
+      event.preventDefault();
+      for (const date of DATES) $(`drop-${date}`).classList.toggle("over", event.target.closest?.(".drop")?.id === `drop-${date}`);
+    };
+    addEventListener("dragover", over);
+    addEventListener("drop", (event) => {
+      const files = [...event.dataTransfer?.files ?? []];
+      if (!files.length) return;
+      event.preventDefault();
+      const spot = event.target.closest?.(".drop")?.id.slice(5);
+      for (const date of DATES) $(`drop-${date}`).classList.remove("over");
+      $("tab-jobs").click();
+      if (files.length === 1) {
+        this.#take(spot ?? (this.files.before ? "after" : "before"), files[0]);
+        return;
+      }
+      files.sort((one, two) => one.name.localeCompare(two.name, "en", { numeric: true }));
+      DATES.forEach((date, i) => this.#take(date, files[i]));
+    });
+  }
+
+  async #take(date, file) {
+    if (!file) return;
+    this.#say(null);
+    const found = await sniff(file).catch(() => null);
+    if (!found) {
+      this.#say(`${file.name} is no GeoTIFF, PNG or JPEG.`);
+      return;
+    }
+    const limits = this.info?.limits;
+    const pixels = (found.width ?? 0) * (found.height ?? 0);
+    if (limits && pixels > limits.pixels) {
+      this.#say(`${file.name} has ${number(pixels / 1e6)} million pixels; this server takes ${number(limits.pixels / 1e6)}.`);
+      return;
+    }
+    if (limits && file.size > limits.upload_bytes) {
+      this.#say(`${file.name} is larger than the ${size(limits.upload_bytes)} this server takes.`);
+      return;
+    }
+    this.files[date] = file;
+    this.pixels[date] = pixels;
+    $(`drop-${date}`).classList.add("filled");
+    const shape = pixels ? `${number(found.width)} × ${number(found.height)} px, ` : "";
+    $(`drop-${date}`).querySelector("span").textContent = `${file.name} (${shape}${size(file.size)})`;
+    this.#estimate();
+  }
+
+  #estimate() {
+    const note = $("estimate");
+    const model = this.info?.models.find(({ name }) => name === $("model").value);
+    const pixels = this.from === "upload" ? this.pixels.before : 0;
+    note.textContent = "\u00a0";
+    if (!model?.mp_per_s || !pixels) return;
+    const seconds = pixels / 1e6 / model.mp_per_s;
+    const where = this.info.device === "cpu" ? "on the CPU" : `on ${this.info.device_name}`;
+    note.textContent = `About ${duration(seconds)} ${where}.`;
+    if (this.info.device === "cpu" && seconds > LONG_S) note.textContent += " A GPU is many times faster.";
+  }
+
+  async #submit(event) {
+    event.preventDefault();
+    this.#say(null);
+    $("start").disabled = true;
+    try {
+      const job = this.from === "upload" ? await this.#send() : await this.#name();
+      this.#reset();
+      this.onCreated(job);
+    } catch (error) {
+      this.#say(sentence(error.message));
+    } finally {
+      $("start").disabled = false;
+      $("sending").hidden = true;
+    }
+  }
+
+  #send() {
+    const missing = DATES.find((date) => !this.files[date]);
+    if (missing) throw new Error(`Choose the file ${missing}.`);
+    const limit = this.info?.limits.upload_bytes ?? Infinity;
+    if (this.files.before.size + this.files.after.size > limit) {
+      throw new Error(`Both files together are larger than the ${size(limit)} this server takes.`);
+    }
+    const form = new FormData();
+    form.append("model", $("model").value);
+    form.append("register", $("register").checked);
+    for (const date of DATES) form.append(date, this.files[date]);
+    $("sending").hidden = false;
+    return upload("/api/jobs", form, (share) => { $("sending").value = share; });
+  }
+
+  #name() {
+    const asked = {
+      before: $("data-before").value, after: $("data-after").value,
+      model: $("model").value, register: $("register").checked,
+    };
+    const headers = { "content-type": "application/json" };
+    return ask("/api/jobs", { method: "POST", headers, body: JSON.stringify(asked) });
+  }
+
+  #reset() {
+    this.files = {};
+    this.pixels = {};
+    for (const date of DATES) {
+      $(`file-${date}`).value = "";
+      $(`drop-${date}`).classList.remove("filled");
+      $(`drop-${date}`).querySelector("span").textContent = "Drop a GeoTIFF, PNG or JPEG, or choose";
+    }
+    this.#estimate();
+  }
+
+  #say(text) {
+    $("problem").hidden = !text;
+    $("problem").textContent = text ?? "";
+  }
+}

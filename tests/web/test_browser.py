@@ -1,0 +1,310 @@
+"""The page in a real browser: Debian's Chromium, driven by Playwright.
+
+Screenshots go to the folder `ADADINO_SCREENSHOTS` names, or to pytest's own.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+from pathlib import Path
+
+import geopandas as gpd
+import pytest
+import rasterio
+from PIL import Image
+
+from adadino.data.synthetic import World, write_geotiff_pair
+from tests.web.conftest import start
+from tests.web.contrast import contrasts
+
+api = pytest.importorskip("playwright.sync_api", reason="pip install playwright")
+api.expect.set_options(timeout=60_000)  # for a machine with other things to do
+CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
+pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="needs Chromium: apt install chromium")
+REAL = Path(os.environ.get("ADADINO_DATA", "nowhere")) / "geotiff"
+
+
+@pytest.fixture(scope="module")
+def browser():
+    with api.sync_playwright() as playwright:
+        options = ["--no-sandbox", "--disable-dev-shm-usage"]
+        opened = playwright.chromium.launch(executable_path=CHROMIUM, args=options)
+        yield opened
+        opened.close()
+
+
+class Watched:
+    """A page and what its console said."""
+
+    def __init__(self, browser, server, **options):
+        self.context = browser.new_context(
+            **({"viewport": {"width": 1280, "height": 800}} | options)
+        )
+        self.page = self.context.new_page()
+        self.page.set_default_timeout(60_000)
+        self.said, self.asked = [], set()
+        self.page.on("console", lambda message: self.said.append(message.text))
+        self.page.on("pageerror", lambda error: self.said.append(str(error)))
+        self.page.on("request", lambda request: self.asked.add(request.url))
+        self.server = server
+        self.page.goto(server.address)
+        self.ready()
+
+    def ready(self):
+        api.expect(self.page.locator("#rows tr").first).to_be_visible()
+        self.page.wait_for_load_state("networkidle")
+
+    @property
+    def count(self):
+        return int(self.page.locator("#count").inner_text().replace(",", ""))
+
+    def pixels(self):
+        """The map as it is seen."""
+        self.page.wait_for_timeout(300)
+        return self.page.locator("#map").screenshot()
+
+    def close(self):
+        self.context.close()
+        assert self.said == [], "the console is not silent"
+        strangers = {url for url in self.asked if not url.startswith(self.server.address)}
+        assert not {url for url in strangers if not url.startswith(("data:", "blob:"))}
+
+
+@pytest.fixture
+def watched(browser, server, demo):
+    found = Watched(browser, server)
+    yield found
+    found.close()
+
+
+@pytest.fixture
+def page(watched):
+    return watched.page
+
+
+def slide(page, selector, value):
+    page.locator(selector).fill(str(value))
+
+
+def test_it_opens_on_the_demo(page):
+    assert "Demo" in page.locator("#scene-name").inner_text()
+    assert "EPSG:32633" in page.locator("#scene-facts").inner_text()
+    assert page.locator("#crs").inner_text() == "EPSG:32633"
+    assert re.fullmatch(r"\d+ m", page.locator("#scale b").inner_text())
+    assert "CPU" in page.locator("#device").inner_text()
+
+
+def test_swipe_by_mouse_and_by_keys_changes_what_is_seen(watched):
+    page, bar = watched.page, watched.page.locator("#swipe")
+    middle = watched.pixels()
+    box = bar.bounding_box()
+    page.mouse.move(box["x"] + box["width"] / 2, box["y"] + 200)
+    page.mouse.down()
+    page.mouse.move(box["x"] - 200, box["y"] + 200, steps=4)
+    page.mouse.up()
+    assert int(bar.get_attribute("aria-valuenow")) < 35
+    left = watched.pixels()
+    assert left != middle
+    bar.focus()
+    page.keyboard.press("End")
+    assert bar.get_attribute("aria-valuenow") == "100"
+    assert watched.pixels() not in (left, middle)
+    page.keyboard.press("ArrowLeft")
+    assert bar.get_attribute("aria-valuenow") == "98"
+
+
+def test_the_threshold_redraws_polygons_without_running_the_model(watched, demo):
+    page, before = watched.page, watched.count
+    drawn = watched.pixels()
+    with page.expect_response(lambda answer: "threshold=0.3" in answer.url):
+        slide(page, "#threshold", 0.3)
+    api.expect(page.locator("#count")).not_to_have_text(str(before))
+    assert page.locator("#threshold-value").inner_text() == "0.30"
+    assert watched.pixels() != drawn
+    assert "threshold=0.3" in page.locator("a[data-file='mask.tif']").get_attribute("href")
+
+
+def test_the_smallest_area_leaves_polygons_out(watched):
+    page, before = watched.page, watched.count
+    slide(page, "#min-area", 4)
+    assert 0 < watched.count < before
+    assert page.locator("#rows tr").count() == watched.count
+    assert "min_area=" in page.locator("a[data-file='result.gpkg']").get_attribute("href")
+
+
+def test_a_polygon_is_clicked_on_the_map_and_in_the_table(watched, client, demo):
+    page = watched.page
+    page.locator("#rows tr").nth(0).click()
+    api.expect(page.locator("#popup")).to_contain_text("Polygon 1")
+    assert page.locator("#rows tr").nth(0).get_attribute("aria-selected") == "true"
+    # Click where polygon 2 lies.
+    feature = client.get(f"/api/jobs/{demo['id']}/polygons").json()["features"][1]
+    frame = gpd.GeoDataFrame.from_features([feature])
+    inside = frame.representative_point()[0]
+    page.locator("#rows tr").nth(1).click()
+    page.mouse.move(0, 0)
+    page.locator("#swipe").focus()
+    page.keyboard.press("Home")  # out of the way
+    x, y = page.evaluate(
+        "at => document.getElementById('map').map.getPixelFromCoordinate(at)", [inside.x, inside.y]
+    )
+    box = page.locator("#map").bounding_box()
+    page.locator("#rows tr").nth(0).click()
+    page.locator("#rows tr").nth(1).click()
+    page.wait_for_timeout(300)
+    page.mouse.click(box["x"] + 5, box["y"] + box["height"] - 5)  # outside: nothing is chosen
+    page.wait_for_timeout(400)
+    page.mouse.click(box["x"] + x, box["y"] + y)
+    api.expect(page.locator("#popup")).to_contain_text("Polygon 2")
+    area = f"{feature['properties']['area_m2']:,.0f} m²"
+    api.expect(page.locator("#popup")).to_contain_text(area)
+    assert page.locator("#rows tr").nth(1).get_attribute("aria-selected") == "true"
+
+
+def test_layers_fade_and_probability_shows(watched):
+    page = watched.page
+    page.locator("#tab-layers").click()
+    plain = watched.pixels()
+    page.locator("#seen-probability").check()
+    page.wait_for_load_state("networkidle")
+    assert watched.pixels() != plain
+    assert page.locator("#legend").is_visible()
+    page.locator("#seen-probability").uncheck()
+    slide(page, "#opacity-polygons", 0)
+    assert watched.pixels() != plain
+
+
+def test_an_uploaded_pair_is_computed_shown_and_downloaded(watched, tmp_path):
+    page = watched.page
+    before, after, _ = write_geotiff_pair(tmp_path, 5, 300, World(plan="organic", empty=0.0))
+    upload(page, before, after)
+    api.expect(page.locator("#scene-name")).to_have_text("before → after")
+    api.expect(page.locator("#share")).not_to_have_text("–")
+    slide(page, "#threshold", 0.35)
+    api.expect(page.locator("#threshold-value")).to_have_text("0.35")
+    got = {}
+    for name in ("mask.tif", "probability.tif", "result.gpkg", "result.geojson", "overview.png"):
+        with page.expect_download() as waiting:
+            page.locator(f"a[data-file='{name}']").click()
+        got[name] = tmp_path / f"got-{name}"
+        waiting.value.save_as(got[name])
+    with rasterio.open(got["mask.tif"]) as mask, rasterio.open(got["probability.tif"]) as chance:
+        assert mask.shape == chance.shape == (300, 300)
+        assert ((mask.read(1) == 1) == (chance.read(1) >= 0.35)).all()
+    frames = [gpd.read_file(got[name]) for name in ("result.gpkg", "result.geojson")]
+    assert [frame.crs.to_epsg() for frame in frames] == [32633, 4326]
+    assert [len(frame) for frame in frames] == [watched.count] * 2
+    with Image.open(got["overview.png"]) as picture:
+        assert picture.format == "PNG"
+    page.reload()
+    api.expect(page.locator("#scene-name")).to_have_text("before → after")  # from the address
+
+
+def upload(page, before, after):
+    page.locator("#tab-jobs").click()
+    page.locator("#file-before").set_input_files(before)
+    page.locator("#file-after").set_input_files(after)
+    api.expect(page.locator("#drop-after")).to_contain_text(Path(after).name)
+    page.locator("#start").click()
+
+
+def test_a_wrong_file_is_refused_before_it_is_sent(page, tmp_path):
+    (tmp_path / "fake.tif").write_text("this is no image at all")
+    page.locator("#tab-jobs").click()
+    page.locator("#file-before").set_input_files(tmp_path / "fake.tif")
+    api.expect(page.locator("#problem")).to_contain_text("fake.tif is no GeoTIFF, PNG or JPEG")
+
+
+def test_a_running_job_is_cancelled(page, tmp_path):
+    before, after, _ = write_geotiff_pair(tmp_path, 6, 960)
+    upload(page, before, after)
+    api.expect(page.locator("#status")).to_be_visible()
+    page.locator("#tab-jobs").click()
+    item = page.locator("#jobs li").first
+    api.expect(item).to_have_attribute("data-state", re.compile("queued|running"))
+    item.get_by_role("button", name="Cancel").click()
+    api.expect(item).to_have_attribute("data-state", "cancelled")
+    item.get_by_role("button", name="Remove").click()
+    api.expect(page.locator("#jobs li[data-state='cancelled']")).to_have_count(0)
+
+
+@pytest.mark.data
+@pytest.mark.skipif(not REAL.exists(), reason="set ADADINO_DATA to the folder of real pairs")
+def test_a_real_pair_shows_its_grid_warning(page):
+    upload(page, REAL / "naip_2009.tif", REAL / "naip_2018.tif")
+    api.expect(page.locator("#warnings")).to_contain_text("grid", timeout=120_000)
+    assert page.locator("#crs").inner_text() == "EPSG:26914"
+
+
+def test_all_is_reached_by_keyboard_with_a_visible_focus(page):
+    page.evaluate("document.activeElement?.blur()")
+    seen = set()
+    for _ in range(30):
+        page.keyboard.press("Tab")
+        name, outline = page.evaluate(
+            "() => { const e = document.activeElement; const s = getComputedStyle(e);"
+            " const g = e.querySelector('.grip') ? getComputedStyle(e.querySelector('.grip')) : s;"
+            " return [e.id || e.className || e.dataset.file || e.textContent,"
+            " parseFloat(g.outlineWidth) > 0 && g.outlineStyle !== 'none']; }"
+        )
+        seen.add(name)
+        assert outline, f"no focus is seen on {name}"
+    assert {"map", "swipe", "theme", "tab-change", "threshold", "min-area"} <= seen
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+@pytest.mark.parametrize("width", [1280, 390])
+def test_widths_and_themes(browser, server, demo, tmp_path, width, theme):
+    height = 800 if width > 500 else 844
+    opened = Watched(
+        browser, server, viewport={"width": width, "height": height}, color_scheme=theme,
+        has_touch=width < 500,
+    )  # fmt: skip
+    page = opened.page
+    assert page.evaluate("document.documentElement.scrollWidth") <= width, "it scrolls sideways"
+    folder = Path(os.environ.get("ADADINO_SCREENSHOTS", tmp_path))
+    folder.mkdir(parents=True, exist_ok=True)
+    opened.pixels()
+    page.screenshot(path=folder / f"page-{width}-{theme}.png", full_page=width < 500)
+    for tab in ("change", "layers", "jobs"):
+        page.locator(f"#tab-{tab}").click()
+        found = contrasts(page)
+        assert len(found) > 20
+        assert not [entry for entry in found if entry[0] < 4.5]  # WCAG AA
+    opened.close()
+
+
+def test_the_token_opens_the_page(browser, model, tmp_path):
+    server = start(model, tmp_path / "jobs", "--no-demo", "--token", "correct horse battery")
+    context = browser.new_context()
+    try:
+        page, said = context.new_page(), []
+        page.on("console", lambda message: said.append((message.type, message.text)))
+        page.goto(server.address)
+        page.locator("#token").fill("wrong")
+        page.get_by_role("button").click()
+        api.expect(page.locator("#wrong")).to_be_visible()
+        page.locator("#token").fill("correct horse battery")
+        page.get_by_role("button").click()
+        api.expect(page.locator("#veil")).to_contain_text("Nothing to show yet")
+        assert not [entry for entry in said if entry[0] in ("error", "warning")]
+    finally:
+        context.close()
+        server.stop()
+
+
+def test_the_layout_does_not_jump(browser, server, demo):
+    context = browser.new_context(viewport={"width": 1280, "height": 800})
+    context.add_init_script(
+        "window.jumps = 0; new PerformanceObserver(list => { for (const e of list.getEntries())"
+        " window.jumps += e.value; }).observe({ type: 'layout-shift', buffered: true });"
+    )
+    page = context.new_page()
+    page.goto(server.address)
+    api.expect(page.locator("#rows tr").first).to_be_visible()
+    slide(page, "#threshold", 0.4)
+    page.wait_for_timeout(800)
+    assert page.evaluate("window.jumps") < 0.1  # what browsers call good
+    context.close()

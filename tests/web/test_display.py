@@ -1,0 +1,88 @@
+"""Where things lie: zoom levels, turned grids, the way to Web Mercator, decimated outlines."""
+
+from __future__ import annotations
+
+import numpy as np
+import pyproj
+import pytest
+from affine import Affine
+from rasterio.crs import CRS
+
+from adadino.geo.cog import PROBABILITY, raster_writer
+from adadino.geo.grid import Grid
+from adadino.web import change
+from adadino.web.display import Display, lay_out
+from adadino.web.mercator import evaluate
+
+UTM = CRS.from_epsg(32633)
+
+
+def test_levels_cover_the_scene_and_the_last_shows_every_pixel():
+    shown = lay_out(Grid(UTM, Affine(2, 0, 500_000, 0, -2, 5_800_000), 1025, 300))
+    assert (shown.native, shown.resolution, shown.levels) == (True, 2, 4)
+    assert shown.window(3, 4, 1) == (1024, 256, 256, 256)
+    assert shown.window(0, 0, 0) == (0, 0, 2048, 2048)
+    assert shown.window(0, 1, 0) is None
+    assert shown.window(4, 0, 0) is None
+    assert Display.from_dict(shown.as_dict()) == shown
+    assert shown.pixel_area == pytest.approx(4, rel=0.01)
+
+
+def test_oblong_pixels_are_shown_in_their_proportions():
+    shown = lay_out(Grid(CRS.from_epsg(4326), Affine(2e-4, 0, 10, 0, -1e-4, 60), 400, 400))
+    wide, high = shown.window(shown.levels - 1, 1, 1)[2:]
+    assert (wide, high) == (pytest.approx(128), pytest.approx(256))
+    # A degree of longitude at 60 degrees is half as long as at the equator.
+    assert shown.metres == pytest.approx(55_800, rel=0.01)
+    assert shown.pixel_area == pytest.approx(11.16 * 11.14, rel=0.02)
+
+
+@pytest.mark.parametrize("transform", [Affine(1, 1, 0, 1, -1, 0), Affine(1, 0, 0, 0, 1, 0)])
+def test_turned_grids_and_grids_without_a_place_are_shown_in_pixels(transform):
+    for crs in (UTM, None):
+        shown = lay_out(Grid(crs, transform, 100, 50))
+        assert (shown.native, shown.extent) == (False, (0, -50, 100, 0))
+
+
+@pytest.mark.parametrize(
+    ("epsg", "transform"),
+    [(32633, Affine(10, 0, 400_000, 0, -10, 6_900_000)), (4326, Affine(1e-4, 0, 9, 0, -1e-4, 47)),
+     (3035, Affine(10, 0, 4_321_000, 0, -10, 3_210_000))],
+)  # fmt: skip
+def test_the_way_to_the_basemap_is_right_to_a_pixel(epsg, transform):
+    grid = Grid(CRS.from_epsg(epsg), transform, 5000, 5000)
+    shown = lay_out(grid)
+    assert shown.mercator is not None
+    points = np.array([grid.transform * (c, r) for c in (0, 1700, 5000) for r in (0, 3100, 5000)])
+    way = pyproj.Transformer.from_crs(epsg, 3857, always_xy=True)
+    wanted = np.stack(way.transform(*points.T), axis=1)
+    assert np.abs(evaluate(shown.mercator["forward"], points) - wanted).max() < 10
+    assert np.abs(evaluate(shown.mercator["inverse"], wanted) - points).max() < shown.resolution
+
+
+@pytest.mark.parametrize("crs", [UTM, None])
+def test_outlines_of_large_scenes_are_coarse_and_in_the_right_place(tmp_path, monkeypatch, crs):
+    chance = np.zeros((300, 200), np.float32)
+    chance[100:160, 50:90] = 0.9
+    transform = Affine(2, 0, 1000, 0, -2, 9000) if crs else Affine.identity()
+    shown = lay_out(Grid(crs, transform, 200, 300))
+    with raster_writer(tmp_path / "probability.tif", shown.grid, PROBABILITY) as out:
+        out.write(0, chance)
+    exact = change.cut_for_screen(tmp_path, shown, 0.5)
+    monkeypatch.setattr(change, "SCREEN_PIXELS", 200 * 300 // 4)
+    coarse = change.cut_for_screen(tmp_path, shown, 0.5)
+    assert (exact.step, coarse.step) == (1, 2)
+    assert coarse.frame.geometry[0].equals(exact.frame.geometry[0].normalize())
+    for name in ("area_m2", "perimeter_m"):
+        assert coarse.frame[name][0] == pytest.approx(exact.frame[name][0])
+
+
+def test_outlines_on_a_turned_grid_are_pixels(tmp_path):
+    chance = np.zeros((50, 100), np.float32)
+    chance[10:20, 30:60] = 0.9
+    shown = lay_out(Grid(UTM, Affine(1, 1, 500_000, 1, -1, 5_800_000), 100, 50))
+    with raster_writer(tmp_path / "probability.tif", shown.grid, PROBABILITY) as out:
+        out.write(0, chance)
+    cut = change.cut_for_screen(tmp_path, shown, 0.5)
+    assert cut.frame.geometry[0].bounds == pytest.approx((30, 10, 60, 20))
+    assert cut.frame["area_m2"][0] == pytest.approx(300 * 2)
