@@ -1,5 +1,4 @@
-"""Pretraining from end to end with a random teacher: resumes, refuses, and its file is a backbone.
-"""
+"""Pretraining with a random teacher, end to end: it resumes, refuses, and makes a backbone."""
 
 from __future__ import annotations
 
