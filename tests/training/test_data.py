@@ -49,7 +49,7 @@ def test_too_few_tiles_for_a_batch_say_what_to_lower(data, tmp_path):
     ("override", "message"),
     [
         ("data.root=", "data.root is not set; name the prepared dataset with --data"),
-        ("augment.size=36", "augment.size is 36, must be a multiple of 8"),
+        ("augment.size=36", "augment.size is 36, must be a multiple of the model.s stride, 8"),
         ("augment.size=16", r"images of 32 x 32 are larger than augment.size 16; set data.tile=16"),
     ],
 )
