@@ -49,6 +49,7 @@ VERBS = (
     "evaluate",
     "reproduce",
     "benchmark",
+    "export",
     "serve",
 )
 """In the order of the help."""

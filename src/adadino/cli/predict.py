@@ -5,18 +5,23 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
 from adadino.cli.output import Json, Quiet, print_json, progress
+
+if TYPE_CHECKING:
+    from adadino.model.detector import Detector
 
 
 def command(
     before: Annotated[str, typer.Argument(help="The first date: a GeoTIFF, PNG or JPEG.")],
     after: Annotated[str, typer.Argument(help="The second date.")],
     output: Annotated[Path, typer.Option("-o", "--output", help="The mask: .tif, or .png.")],
-    model: Annotated[str, typer.Option(help="A checkpoint folder, e.g. runs/levir/best.")] = "tiny",
+    model: Annotated[
+        str, typer.Option(help="A checkpoint folder, e.g. runs/levir/best, or an .onnx file.")
+    ] = "tiny",
     backbone: Annotated[
         str | None, typer.Option(help="Backbone weights, if not where the model says.")
     ] = None,
@@ -56,7 +61,6 @@ def command(
     json: Json = False,
 ) -> None:
     """Find what changed between two images of one place, on the first one's grid."""
-    from adadino.model.checkpoint import load
     from adadino.scene import SceneOptions, predict_scene
 
     options = SceneOptions(
@@ -76,7 +80,7 @@ def command(
         result = predict_scene(
             before,
             after,
-            load(model, backbone=backbone),
+            _model(model, backbone),
             output=output,
             probability=probability,
             vector=vector,
@@ -111,6 +115,19 @@ def command(
     )
     for path in result.outputs:
         typer.echo(f"wrote {path}")
+
+
+def _model(name: str, backbone: str | None) -> Detector | str:
+    """The model; an exported one by its name, since it needs no torch to be opened."""
+    from adadino.exported import is_exported
+
+    if is_exported(name):
+        if backbone is not None:
+            raise typer.BadParameter(f"{name} holds its backbone; leave --backbone out")
+        return name
+    from adadino.model.checkpoint import load
+
+    return load(name, backbone=backbone)
 
 
 @contextmanager

@@ -19,6 +19,7 @@ from torch import Tensor
 
 from adadino.errors import AdaDINOError, MemoryWarning
 from adadino.model.bscs import top_chunks
+from adadino.scene.journal import model_digest
 from adadino.scene.options import SceneOptions
 from adadino.scene.tiles import Images
 
@@ -69,6 +70,22 @@ class Forward:
         self.chunks: Tensor | None = None
         self.batch = 1
         self.warnings: list[str] = []
+        self.stride = network.stride
+        self.kind = self.device.type
+
+    def digest(self) -> str:
+        """Name the model by its tensors."""
+        return model_digest(self.network)
+
+    def tags(self) -> dict[str, object]:
+        """What rasters say of the model."""
+        config, ours = self.network.config, self.network.config.peer is None
+        return {
+            "ADADINO_PEER": config.peer,
+            "ADADINO_BACKBONE": config.backbone.name if self.network.dino is not None else None,
+            "ADADINO_K": config.bscs.k if ours else None,
+            "ADADINO_SELECTION": self.options.selection if ours else None,
+        }
 
     @property
     def chooses(self) -> bool:
@@ -128,11 +145,12 @@ class Forward:
         output: Output = self.network(before, after, chunks=self.chunks)
         return output
 
-    def _sent(self, images: list[Tensor]) -> Tensor:
+    def _sent(self, images: list[NDArray[np.generic]]) -> Tensor:
         """Stack images and bring them to the device as floats in 0..1."""
-        first, cuda = images[0], self.device.type == "cuda"
-        stacked = torch.empty((len(images), *first.shape), dtype=first.dtype, pin_memory=cuda)
-        there = torch.stack(images, out=stacked).to(self.device, non_blocking=cuda)
+        tensors, cuda = [torch.from_numpy(image) for image in images], self.device.type == "cuda"
+        shape, dtype = (len(tensors), *tensors[0].shape), tensors[0].dtype
+        stacked = torch.empty(shape, dtype=dtype, pin_memory=cuda)
+        there = torch.stack(tensors, out=stacked).to(self.device, non_blocking=cuda)
         return there.float().div_(255) if there.dtype == torch.uint8 else there
 
     def _fitting(

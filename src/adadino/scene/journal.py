@@ -25,7 +25,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 from rasterio.windows import Window
 
@@ -184,6 +183,8 @@ def file_facts(path: str | PathLike[str]) -> list[object]:
 
 def model_digest(network: Detector) -> str:
     """Name a model by its configuration and the bytes of its tensors."""
+    import torch  # a scene may be predicted without it, by an exported model
+
     digest = hashlib.sha256(repr(network.config).encode())
     for name, tensor in network.state_dict().items():
         digest.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}".encode())

@@ -14,25 +14,18 @@ import dataclasses
 import shutil
 import tempfile
 import weakref
-from collections.abc import Iterator, Mapping
-from contextlib import ExitStack, contextmanager
-from os import PathLike
+from collections.abc import Mapping
+from contextlib import ExitStack
 from pathlib import Path
-
-import torch
+from typing import TYPE_CHECKING
 
 import adadino
-from adadino.devices import choose_device
 from adadino.errors import ConfigError
 from adadino.geo.stac import write_item
-from adadino.model.checkpoint import load
-from adadino.model.detector import Detector
 from adadino.result import SceneResult
-from adadino.scene.forward import Forward
 from adadino.scene.journal import (
     Journal,
     file_facts,
-    model_digest,
     open_journal,
     outputs_begun,
     work_folder,
@@ -47,7 +40,11 @@ from adadino.scene.outputs import (
 )
 from adadino.scene.pace import Report
 from adadino.scene.pair import ImagePath, Pair, check_different, check_size, open_dates
+from adadino.scene.runner import Runner, open_runner
 from adadino.scene.stream import fill
+
+if TYPE_CHECKING:
+    from adadino.model.detector import Detector
 
 
 def predict_scene(
@@ -106,16 +103,15 @@ def predict_scene(
     targets = Targets(mask=Path(output), **named)
     ours = outputs_begun(work_folder(targets.mask)) if resume else []
     targets.check((str(before), str(after)), overwrite=overwrite, ours=ours)
-    network = load(model) if isinstance(model, str | PathLike) else model
-    stride = network.stride
-    if options.tile % stride:
-        raise ConfigError(f"tile is {options.tile}, must be a multiple of {stride} pixels.")
     with ExitStack() as stack:
-        forward = Forward(stack.enter_context(_ready(network, choose_device(device))), options)
+        forward = stack.enter_context(open_runner(model, device, options))
+        stride = forward.stride
+        if options.tile % stride:
+            raise ConfigError(f"tile is {options.tile}, must be a multiple of {stride} pixels.")
         pair = stack.enter_context(open_dates(before, after, options))
         check_size(pair.reader, stride)
         targets.check_grid(pair.reader.grid)
-        digest = model_digest(network)
+        digest = forward.digest()
         journal = stack.enter_context(
             open_journal(
                 targets.mask,
@@ -142,7 +138,7 @@ def _write(
     journal: Journal,
     targets: Targets,
     pair: Pair,
-    forward: Forward,
+    forward: Runner,
     tags: Mapping[str, object],
 ) -> SceneResult:
     """Make rasters, polygons and styles of the finished rows."""
@@ -177,21 +173,7 @@ class _TemporaryFolder:
         weakref.finalize(self, shutil.rmtree, self.path, ignore_errors=True)
 
 
-@contextmanager
-def _ready(network: Detector, device: torch.device) -> Iterator[Detector]:
-    """The model on its device, not training; as it was afterwards, but for its place."""
-    training = network.training
-    network = network.to(
-        device
-    ).eval()  # outside: what is moved in inference mode cannot be trained
-    try:
-        with torch.inference_mode():
-            yield network
-    finally:
-        network.train(training)
-
-
-def _facts(pair: Pair, forward: Forward, digest: str) -> dict[str, object]:
+def _facts(pair: Pair, forward: Runner, digest: str) -> dict[str, object]:
     """What the rows of a run depend on."""
     options = forward.options
     names = ("tile", "overlap", "selection", "sample", "bands", "scale", "register")
@@ -199,25 +181,21 @@ def _facts(pair: Pair, forward: Forward, digest: str) -> dict[str, object]:
         "before": file_facts(pair.before),
         "after": file_facts(pair.after),
         "model": digest,
-        "device": forward.device.type,
+        "device": forward.kind,
         **{name: getattr(options, name) for name in names},
         "batch": options.batch if options.selection == "batch" else None,
         "version": adadino.__version__,
     }
 
 
-def _tags(forward: Forward, pair: Pair, digest: str) -> dict[str, object]:
+def _tags(forward: Runner, pair: Pair, digest: str) -> dict[str, object]:
     """How the rasters came about: no date, and nothing that does not move a pixel."""
-    options, config = forward.options, forward.network.config
-    ours, dino = config.peer is None, forward.network.dino is not None
+    options = forward.options
     tags = {
         "TIFFTAG_SOFTWARE": f"adadino {adadino.__version__}",
-        "ADADINO_PEER": config.peer,
-        "ADADINO_BACKBONE": config.backbone.name if dino else None,
+        **forward.tags(),
         "ADADINO_MODEL": digest[:16],
-        "ADADINO_K": config.bscs.k if ours else None,
         "ADADINO_THRESHOLD": options.threshold,
-        "ADADINO_SELECTION": options.selection if ours else None,
         "ADADINO_TILE": options.tile,
         "ADADINO_OVERLAP": options.overlap,
         "ADADINO_BANDS": options.bands,

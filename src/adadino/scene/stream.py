@@ -16,16 +16,16 @@ import numpy as np
 from adadino.geo.blend import Blender, blend_weight
 from adadino.geo.raster import PairReader
 from adadino.geo.tiles import Tile, plan
-from adadino.scene.forward import Forward, Pending
 from adadino.scene.journal import Journal
 from adadino.scene.pace import Pace, Report
+from adadino.scene.runner import Answers, Runner
 from adadino.scene.tiles import Group, Images, read_groups, read_tile
 
 BEHIND = 2
 """Batches whose answers are on their way while the next one starts: the GPU never waits."""
 
 
-def fill(journal: Journal, reader: PairReader, forward: Forward, progress: Report | None) -> None:
+def fill(journal: Journal, reader: PairReader, forward: Runner, progress: Report | None) -> None:
     """Stream the scene through the model, from the first row that is not finished."""
     options, (height, width) = forward.options, journal.shape
     if journal.done == height:
@@ -47,8 +47,8 @@ def fill(journal: Journal, reader: PairReader, forward: Forward, progress: Repor
     todo = sum(map(len, groups))
     pace = Pace(progress, tiles=len(tiles), done=len(tiles) - todo, megapixels=height * width / 1e6)
 
-    def blend(group: Group, images: list[Images | None], started: list[Pending]) -> None:
-        answers = (answer for pending in started for answer in pending.wait())
+    def blend(group: Group, images: list[Images | None], started: Sequence[Answers]) -> None:
+        answers = (answer for part in started for answer in part.wait())
         for tile, image in zip(group, images, strict=True):
             answer = None if image is None else next(answers)
             if image is not None and answer is not None and not image.valid.all():
@@ -60,7 +60,7 @@ def fill(journal: Journal, reader: PairReader, forward: Forward, progress: Repor
         empty = images.count(None)
         pace.add(seen=len(images) - empty, empty=empty)
 
-    under_way: deque[tuple[Group, list[Images | None], list[Pending]]] = deque()
+    under_way: deque[tuple[Group, list[Images | None], Sequence[Answers]]] = deque()
     step = options.tile - options.overlap
     read = read_groups(reader, groups, readers=options.threads, size=options.tile, step=step)
     with journal.open(), closing(read):
@@ -73,7 +73,7 @@ def fill(journal: Journal, reader: PairReader, forward: Forward, progress: Repor
             blend(*under_way.popleft())
 
 
-def _choose(journal: Journal, reader: PairReader, forward: Forward, tiles: Sequence[Tile]) -> None:
+def _choose(journal: Journal, reader: PairReader, forward: Runner, tiles: Sequence[Tile]) -> None:
     """Settle chunks and batch: those of the interrupted run, if there is one."""
     chosen = journal.facts.get("chosen")
     if chosen is not None:

@@ -14,10 +14,8 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from typing import NamedTuple
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 from rasterio.windows import Window
-from torch import Tensor
 
 from adadino.geo.fill import fill_invalid
 from adadino.geo.raster import PairReader
@@ -32,9 +30,9 @@ AHEAD = 128 * 2**20
 class Images(NamedTuple):
     """A tile's two images, holes filled and edges reflected."""
 
-    before: Tensor
+    before: NDArray[np.generic]
     """(3, size, size), float32 in 0..1, or uint8."""
-    after: Tensor
+    after: NDArray[np.generic]
     valid: NDArray[np.bool_]
     """(h, w): the pixels of the tile's window that have data."""
 
@@ -51,10 +49,10 @@ def read_tile(reader: PairReader, tile: Tile) -> Images | None:
     if not valid.any():
         return None
 
-    def whole(image: NDArray[np.generic]) -> Tensor:
+    def whole(image: NDArray[np.generic]) -> NDArray[np.generic]:
         filled = fill_invalid(np.moveaxis(image, 0, -1), valid)  # (3, h, w) -> (h, w, 3)
         padded = pad_reflect(filled, tile.padding)
-        return torch.from_numpy(np.ascontiguousarray(np.moveaxis(padded, -1, 0)))
+        return np.ascontiguousarray(np.moveaxis(padded, -1, 0))
 
     return Images(whole(before), whole(after), valid)
 

@@ -1,0 +1,101 @@
+"""`adadino export`: a model as one ONNX or .pt2 file, checked against the model."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal
+
+import typer
+
+from adadino.cli.output import Json, Quiet, print_json
+
+if TYPE_CHECKING:
+    from adadino.export.freeze import Pairs
+
+
+def command(
+    model: Annotated[str, typer.Argument(help="A checkpoint folder, or a bundled model's name.")],
+    output: Annotated[Path, typer.Option("-o", "--output", help="The file: .onnx, or .pt2.")],
+    backbone: Annotated[
+        str | None, typer.Option(help="Backbone weights, if not where the model says.")
+    ] = None,
+    k: Annotated[int | None, typer.Option(help="FFN chunks to execute.")] = None,
+    selection: Annotated[
+        Literal["batch", "static"],
+        typer.Option(help="FFN chunks: chosen for every batch, or fixed now."),
+    ] = "batch",
+    samples: Annotated[
+        Path | None, typer.Option(help="For static: pairs to choose from; folders A and B.")
+    ] = None,
+    half: Annotated[bool, typer.Option("--half", help="Weights in float16.")] = False,
+    size: Annotated[
+        int | None, typer.Option(min=1, help="Take one pair of this side only.")
+    ] = None,
+    deepness: Annotated[
+        bool, typer.Option("--deepness", help="Six bands, for QGIS's Deepness plugin.")
+    ] = False,
+    resolution: Annotated[
+        float, typer.Option(help="For Deepness: centimetres per pixel the model is for.")
+    ] = 50.0,
+    opset: Annotated[int, typer.Option(help="Version of the ONNX operators.")] = 18,
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace what exists.")] = False,
+    quiet: Quiet = False,
+    json: Json = False,
+) -> None:
+    """Write a model as one file that runs without adadino; it takes any size of image."""
+    from adadino.export import ExportOptions, export
+    from adadino.model.checkpoint import load
+
+    options = ExportOptions(
+        k=k,
+        selection=selection,
+        half=half,
+        size=size,
+        deepness=deepness,
+        resolution=resolution,
+        opset=opset,
+    )
+    pairs = [] if samples is None else _read(samples)
+    loaded = load(model, backbone=backbone)
+    if not quiet and not json:
+        typer.echo("exporting and comparing; a minute or more for large models", err=True)
+    done = export(loaded, output, options, samples=pairs, overwrite=overwrite)
+    if json:
+        print_json(
+            {
+                "output": done.path,
+                "bytes": done.bytes,
+                "tolerance": done.tolerance,
+                "worst_difference": done.worst_difference,
+                "shapes": done.shapes,
+                "metadata": done.metadata,
+            }
+        )
+        return
+    shapes = ", ".join("x".join(map(str, shape)) for shape in dict.fromkeys(done.shapes))
+    typer.echo(
+        f"probabilities differ from the model's by at most {done.worst_difference:.2g} "
+        f"(allowed {done.tolerance:g}; batch x height x width {shapes})"
+    )
+    typer.echo(f"wrote {done.path}, {done.bytes / 1e6:.1f} MB")
+
+
+SAMPLES = 8
+"""Pairs from which chunks are chosen; as many as `predict` takes of a scene."""
+
+
+def _read(folder: Path) -> Pairs:
+    """The first pairs of a folder with A and B, as `adadino train` takes it."""
+    from adadino.errors import DataError
+    from adadino.model.inputs import to_tensor
+
+    names = sorted(path.name for path in (folder / "A").glob("*") if path.is_file())[:SAMPLES]
+    if not names:
+        raise DataError(f"there are no images in {folder / 'A'}; give a folder with A and B.")
+    return [
+        (
+            to_tensor(folder / "A" / name, "before")[None],
+            to_tensor(folder / "B" / name, "after")[None],
+        )
+        for name in names
+    ]

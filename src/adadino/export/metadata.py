@@ -1,0 +1,78 @@
+"""What an exported file says of itself, as JSON values under plain names.
+
+For the six-band variant also the names that QGIS's Deepness plugin reads. Its documentation calls
+the side of a tile `tiles_size`, its code reads `tile_size`: both are written. It divides bytes by
+255 and then standardises; the graph normalises by itself, so the plugin is told to leave the values
+alone.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import adadino
+from adadino.model.adadino import AdaDINO
+from adadino.model.weights import fingerprint
+
+FORMAT = 1
+CLASSES = ("unchanged", "changed")
+THRESHOLD = 0.5
+TILE, OVERLAP = 256, 64
+"""Side of a tile and what neighbours share, as `adadino predict` does it."""
+DINOV3 = "code and trained parts Apache-2.0; contains backbone weights under the DINOv3 License"
+
+
+def describe(model: AdaDINO, **facts: Any) -> dict[str, Any]:
+    """Collect the metadata of a model.
+
+    Args:
+        model: The model before it was changed for export.
+        facts: What depends on the export: selection, k, precision, tolerance.
+    """
+    config = model.config
+    return {
+        "adadino_format": FORMAT,
+        "adadino_version": adadino.__version__,
+        "fingerprint": fingerprint(model.state_dict()),
+        "backbone": config.backbone.name,
+        "backbone_weights": config.backbone.fingerprint,
+        "licence": "Apache-2.0" if config.backbone.name == "tiny" else DINOV3,
+        "inputs": "RGB, two dates, float32 from 0 (black) to 1 (white)",
+        "value_scale": [0, 1],
+        "normalization": {**model.normalize.values, "inside": True},
+        "enlarged": config.scale,
+        "classes": list(CLASSES),
+        "threshold": THRESHOLD,
+        "stride": model.stride,
+        "tile": TILE,
+        "chunks": config.bscs.chunks,
+        **facts,
+    }
+
+
+def deepness(*, tile: int, resolution: float, threshold: float = THRESHOLD) -> dict[str, Any]:
+    """The names Deepness reads.
+
+    Args:
+        tile: Side of a tile in pixels.
+        resolution: Centimetres per pixel of the images the model is for.
+        threshold: Probability from which a pixel changed.
+    """
+    return {
+        "model_type": "Segmentor",
+        "class_names": {"0": "_background", "1": "change"},
+        "resolution": resolution,
+        "tile_size": tile,
+        "tiles_size": tile,
+        "tiles_overlap": round(100 * OVERLAP / TILE),  # per cent
+        "seg_thresh": threshold,
+        "seg_small_segment": 0,
+        "standardization_mean": [0.0] * 6,
+        "standardization_std": [1.0] * 6,
+    }
+
+
+def as_text(metadata: dict[str, Any]) -> dict[str, str]:
+    """Every value as JSON."""
+    return {name: json.dumps(value) for name, value in metadata.items()}

@@ -1,0 +1,139 @@
+"""A module as a graph, by torch.export; and that graph as ONNX."""
+
+from __future__ import annotations
+
+import logging
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor, nn
+from torch.export import Dim, ExportedProgram
+
+from adadino.errors import AdaDINOError
+
+if TYPE_CHECKING:
+    from onnx import ModelProto
+
+LEAST, MOST, MOST_PAIRS = 2, 1 << 14, 1 << 10
+"""Sides and batches the graph takes."""
+
+
+def trace(module: nn.Module, names: tuple[str, ...], example: Tensor, *, fixed: bool) -> Any:
+    """Trace a module that takes images.
+
+    Args:
+        module: The module; its arguments have the given names.
+        names: Of its inputs, which all have the example's shape.
+        example: An input (B, C, H, W).
+        fixed: Take this shape only; else any batch, height and width.
+    """
+    dims = {0: Dim("batch", min=1, max=MOST_PAIRS)}
+    dims |= {2: Dim("height", min=LEAST, max=MOST), 3: Dim("width", min=LEAST, max=MOST)}
+    inputs = tuple(torch.rand_like(example) for _ in names)
+    with torch.no_grad(), _tracing(fixed=fixed):
+        program = torch.export.export(
+            module,
+            inputs,
+            dynamic_shapes=None if fixed else dict.fromkeys(names, dims),
+            strict=False,
+            prefer_deferred_runtime_asserts_over_guards=True,
+        )
+    _thin(program)
+    return program
+
+
+def to_onnx(
+    program: ExportedProgram, *, names: tuple[str, ...], output: str, opset: int
+) -> ModelProto:
+    """Turn a traced graph into ONNX.
+
+    Raises:
+        AdaDINOError: The packages for it are missing.
+    """
+    try:
+        import onnxscript  # noqa: F401  # torch's own message names neither the extra nor pip
+    except ImportError as error:
+        raise AdaDINOError(
+            "writing ONNX needs onnx and onnxscript, which are not installed: "
+            "pip install 'adadino[export]'"
+        ) from error
+    fixed = not any(isinstance(size, torch.SymInt) for size in _sizes(program))
+    with _tracing(fixed=fixed):
+        converted = torch.onnx.export(
+            program,
+            dynamo=True,
+            input_names=names,
+            output_names=[output],
+            opset_version=opset,
+            external_data=False,
+            # The runtime does the same when it loads the file, in seconds instead of minutes.
+            optimize=False,
+            verbose=False,
+        )
+    assert converted is not None
+    proto: ModelProto = converted.model_proto
+    _tidy(proto, {"batch": 0, "height": -2, "width": -1})
+    return proto
+
+
+@contextmanager
+def _tracing(*, fixed: bool) -> Iterator[None]:
+    """Torch's settings for graphs whose sizes are unknown; its remarks on itself are left out."""
+    import torch._dynamo.config as dynamo
+    import torch.fx.experimental._config as shapes
+
+    log = logging.getLogger("torch.onnx")
+    level = log.level
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", FutureWarning)
+        warnings.simplefilter("ignore", DeprecationWarning)
+        log.setLevel(logging.ERROR)  # that torchvision is missing, which nothing here needs
+        try:
+            # The cache compares unknown sizes, which takes longer than what it saves.
+            with (
+                shapes.patch(backed_size_oblivious=True),  # type: ignore[attr-defined]
+                dynamo.patch(fake_tensor_cache_enabled=fixed),
+            ):
+                yield
+        finally:
+            log.setLevel(level)
+
+
+def _sizes(program: ExportedProgram) -> Iterator[Any]:
+    """The sizes of the inputs."""
+    for node in program.graph.nodes:
+        if node.op == "placeholder" and isinstance(node.meta.get("val"), Tensor):
+            yield from node.meta["val"].shape
+
+
+def _thin(program: ExportedProgram) -> None:
+    """Take out what tracing leaves behind: hundreds of checks, and lines of source code.
+
+    The checks are of one size against another. They hold by how the graph was written, and the
+    finished file is compared with the model.
+    """
+    graph = program.graph_module.graph
+    for node in list(graph.nodes):
+        if node.target is torch.ops.aten._assert_scalar.default:
+            graph.erase_node(node)
+        for name in ("stack_trace", "nn_module_stack", "source_fn_stack", "from_node"):
+            node.meta.pop(name, None)
+    graph.eliminate_dead_code()
+    program.graph_module.recompile()
+
+
+def _tidy(proto: ModelProto, axes: dict[str, int]) -> None:
+    """Name the unknown sizes, and leave out where in the source each node came from."""
+    for value in [*proto.graph.input, *proto.graph.output]:
+        dims = value.type.tensor_type.shape.dim
+        for name, axis in axes.items():
+            if dims[axis].dim_param:
+                dims[axis].dim_param = name
+    for part in [proto.graph, *proto.graph.node, *proto.graph.value_info]:
+        del part.metadata_props[:]
+        if hasattr(part, "doc_string"):
+            part.doc_string = ""
+    del proto.graph.value_info[:]  # shapes inside the graph: long formulas that nobody reads

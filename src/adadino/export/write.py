@@ -1,0 +1,228 @@
+"""`export`: a model in; one checked file out, or an error and no file."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from os import PathLike
+from pathlib import Path
+from typing import Any, Literal
+
+import torch
+from torch import Tensor, nn
+from torch.export import ExportedProgram
+
+from adadino.errors import AdaDINOError, ConfigError, WriteError
+from adadino.export.check import SHAPES, TOLERANCE, Float, Run, refuse, worst_difference
+from adadino.export.freeze import Pairs, choose_chunks, freeze_chunks
+from adadino.export.metadata import TILE, as_text, deepness, describe
+from adadino.export.portable import Pair, SixBands, portable
+from adadino.export.trace import to_onnx, trace
+from adadino.files import atomic
+from adadino.model.adadino import AdaDINO
+from adadino.model.detector import Detector
+
+SUFFIXES = (".onnx", ".pt2")
+ONNX_MOST = 2**31 - 2**20
+"""Bytes of the largest ONNX file; it is one protocol buffer."""
+
+
+@dataclass(frozen=True)
+class ExportOptions:
+    """How a model is exported."""
+
+    k: int | None = None
+    """FFN chunks to execute, if not the configuration's."""
+    selection: Literal["batch", "static"] = "batch"
+    """Choose the chunks inside the graph for every batch, or fix them now and drop the others."""
+    half: bool = False
+    """Weights and products in float16; inputs and outputs stay float32."""
+    size: int | None = None
+    """Take one pair of this side only, instead of any batch, height and width."""
+    deepness: bool = False
+    """One input of six bands and the metadata that QGIS's Deepness plugin reads."""
+    resolution: float = 50.0
+    """For Deepness: centimetres per pixel of the images the model is for."""
+    opset: int = 18
+    """Version of the ONNX operators."""
+
+    def __post_init__(self) -> None:
+        if self.size is not None and self.size < 1:
+            raise ConfigError(f"size is {self.size}, must be at least 1.")
+        if not 18 <= self.opset <= 23:
+            raise ConfigError(f"opset is {self.opset}, must be between 18 and 23.")
+        if not self.resolution > 0:
+            raise ConfigError(f"resolution is {self.resolution}, must be positive.")
+
+    @property
+    def precision(self) -> Literal["fp32", "fp16"]:
+        """The type of the weights."""
+        return "fp16" if self.half else "fp32"
+
+
+@dataclass(frozen=True)
+class Exported:
+    """A written file and how near it is to the model."""
+
+    path: Path
+    bytes: int
+    tolerance: float
+    worst_difference: float
+    shapes: tuple[tuple[int, int, int], ...]
+    """Batch, height and width of what was compared."""
+    metadata: dict[str, Any]
+
+
+def export(
+    model: Detector,
+    path: str | PathLike[str],
+    options: ExportOptions | None = None,
+    *,
+    samples: Pairs = (),
+    overwrite: bool = False,
+) -> Exported:
+    """Write a model as one file that runs without this package.
+
+    The file takes RGB in [0, 1], (B, 3, H, W) twice, `before` and `after`, of any size, and gives
+    the `probability` of change (B, H, W); enlarging, normalising, padding and cropping are inside.
+
+    Args:
+        model: The model; it is copied, not changed.
+        path: Ends in `.onnx`, or in `.pt2` for torch.export.load.
+        options: Selection, precision, sizes.
+        samples: For `selection="static"`: pairs (1, 3, H, W) from which the policy chooses.
+        overwrite: Replace the file if it is there.
+
+    Raises:
+        ConfigError: The options contradict the model or each other.
+        WriteError: The file is there already or cannot be written.
+        AdaDINOError: The file does not compute what the model computes; it is not written.
+    """
+    path, options = Path(path), options or ExportOptions()
+    _check(model, path, options, overwrite=overwrite)
+    assert isinstance(model, AdaDINO)
+    model = _on_cpu(model)
+    k = model.config.bscs.k if options.k is None else options.k
+    chunks = choose_chunks(model, k, samples) if options.selection == "static" else None
+    copy = portable(model)
+    ran = k if chunks is None else freeze_chunks(copy, chunks)
+    pair = Pair(copy.half() if options.half else copy, k=ran).eval()
+
+    tolerance = TOLERANCE[options.precision]
+    metadata = describe(
+        model,
+        k=k,
+        selection=options.selection,
+        precision=options.precision,
+        size=options.size,
+        tolerance=tolerance,
+    )
+    metadata |= {"kept_chunks": None if chunks is None else chunks.tolist()}
+    size = options.size
+    if options.deepness:
+        size = size or TILE
+        metadata |= {"size": size, **deepness(tile=size, resolution=options.resolution)}
+    shapes = SHAPES if size is None else ((1, size, size),) * 2
+    write = _write_onnx if path.suffix == ".onnx" else _write_pt2
+
+    with atomic(path) as part:
+
+        def compared(run: Run) -> dict[str, Any]:
+            worst = worst_difference(run, model, k=k, chunks=chunks, shapes=shapes)
+            refuse(path, worst, tolerance, hint=_hint(options))
+            return metadata | {"worst_difference": worst}
+
+        said = write(part, pair, options, size, compared)
+        written = part.stat().st_size
+    return Exported(path, written, tolerance, said["worst_difference"], shapes, said)
+
+
+def _check(model: Detector, path: Path, options: ExportOptions, *, overwrite: bool) -> None:
+    if not isinstance(model, AdaDINO):
+        raise ConfigError(
+            f"{type(model).__name__} cannot be exported, only AdaDINO; the peers are comparators."
+        )
+    if path.suffix not in SUFFIXES:
+        raise ConfigError(f"cannot export to {path}; end its name in {' or '.join(SUFFIXES)}.")
+    if options.deepness and path.suffix != ".onnx":
+        raise ConfigError(f"Deepness reads ONNX files, not {path}; end its name in .onnx.")
+    if path.exists() and not overwrite:
+        raise WriteError(f"{path} exists; choose another name, or replace it with --overwrite.")
+    chunks = model.config.bscs.chunks
+    if options.k is not None and not 1 <= options.k <= chunks:
+        raise ConfigError(f"k is {options.k}, must be between 1 and {chunks}.")
+
+
+def _on_cpu(model: AdaDINO) -> AdaDINO:
+    """The model in float32 on the CPU, not training: itself if it is there, else a copy."""
+    weight = model.encoder.backbone.patch_embed.weight
+    if weight.device.type == "cpu" and weight.dtype == torch.float32 and not model.training:
+        return model
+    from copy import deepcopy
+
+    return deepcopy(model).cpu().float().eval()
+
+
+def _hint(options: ExportOptions) -> str:
+    if options.half and options.selection == "batch":
+        return (
+            "In half precision the policy may choose other chunks; export without --half, or with "
+            "--selection static."
+        )
+    return "Export without --half." if options.half else "Please report this."
+
+
+def _example(module: nn.Module, size: int | None, channels: int = 3) -> Tensor:
+    """An input to trace with: where sizes are free, ones that have nothing in common."""
+    if size is not None:
+        return torch.rand(1, channels, size, size)
+    stride = int(getattr(module, "stride"))  # noqa: B009  # nn.Module's attributes are untyped
+    return torch.rand(2, channels, 17 * stride - 3, 13 * stride - 5)
+
+
+Compare = Callable[[Run], dict[str, Any]]
+
+
+def _write_pt2(
+    part: Path, pair: Pair, options: ExportOptions, size: int | None, compared: Compare
+) -> dict[str, Any]:
+    program = trace(pair, ("before", "after"), _example(pair, size), fixed=size is not None)
+    torch.export.save(program, part)
+    loaded = torch.export.load(part)
+
+    def run(before: Float, after: Float) -> Float:
+        with torch.inference_mode():
+            answer: Tensor = loaded.module()(*map(torch.from_numpy, (before, after)))
+        return answer.numpy()
+
+    said = compared(run)
+    torch.export.save(program, part, extra_files=as_text(said))
+    return said
+
+
+def _write_onnx(
+    part: Path, pair: Pair, options: ExportOptions, size: int | None, compared: Compare
+) -> dict[str, Any]:
+    from adadino.exported import open_session, run_pair
+
+    names: tuple[str, ...] = ("before", "after")
+    module: nn.Module = pair
+    output = "probability"
+    if options.deepness:
+        names, module, output = ("image",), SixBands(pair), "classes"
+    example = _example(pair, size, 6 if options.deepness else 3)
+    program: ExportedProgram = trace(module, names, example, fixed=size is not None)
+    proto = to_onnx(program, names=names, output=output, opset=options.opset)
+    if proto.ByteSize() > ONNX_MOST:
+        raise AdaDINOError(
+            f"the model takes {proto.ByteSize() / 1e9:.1f} GB, more than one ONNX file holds; "
+            "export with --half, with --selection static, or to .pt2."
+        )
+    part.write_bytes(proto.SerializeToString())
+    session = open_session(part, "cpu")
+    said = compared(lambda before, after: run_pair(session, before, after))
+    for name, text in as_text(said).items():
+        entry = proto.metadata_props.add()
+        entry.key, entry.value = name, text
+    part.write_bytes(proto.SerializeToString())
+    return said
