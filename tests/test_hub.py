@@ -14,7 +14,8 @@ from adadino.config import BackboneConfig
 from adadino.errors import AdaDINOError, ConfigError, WeightsError
 from adadino.model.adadino import AdaDINO
 from adadino.model.backbone import Backbone
-from adadino.model.checkpoint import build
+from adadino.model.checkpoint import build, save
+from adadino.peers import build_peer
 from tests.conftest import SMALL, randomise
 
 
@@ -150,3 +151,18 @@ def test_a_refused_upload_says_why_and_what_to_do(model, monkeypatch):
         hub.push_to_hub(model, "owner/small")
     with pytest.raises(ConfigError, match="owner/name"):
         hub.push_to_hub(model, "small")
+
+
+def test_the_model_has_the_methods_people_know(model, tmp_path, monkeypatch):
+    folder = model.save_pretrained(tmp_path / "m", figures={"here": {"f1": 0.5}})
+    assert "50.00" in (folder / hub.CARD).read_text()
+    again = AdaDINO.from_pretrained(folder)
+    assert all(torch.equal(t, again.state_dict()[n]) for n, t in model.state_dict().items())
+    monkeypatch.setattr(hub, "push_to_hub", lambda *given, **more: (given[1], more))
+    assert model.push_to_hub("me/it", private=True) == ("me/it", {"private": True})
+
+
+def test_a_peer_is_not_taken_for_adadino(tmp_path):
+    save(build_peer("fc-ef"), tmp_path)
+    with pytest.raises(WeightsError, match=r"is a FCEarlyFusion; adadino\.load takes it"):
+        AdaDINO.from_pretrained(tmp_path)

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
-from PIL import Image
+from PIL import Image, ImageDraw, ImageFont
 
 from adadino.files import write_atomic
 
@@ -42,6 +42,30 @@ def contact_sheet(rows: Sequence[Sequence[Array]], path: Path | str, gap: int = 
             top, left = gap + r * (height + gap), gap + c * (width + gap)
             sheet[top : top + height, left : left + width] = picture
     write_atomic(path, lambda part: Image.fromarray(sheet).save(part))
+
+
+def heat(probability: NDArray[np.float32]) -> Array:
+    """Probabilities (H, W) as a picture (H, W, 3): dark is no, yellow is yes, grey is no data."""
+    stops = np.array([[12, 16, 40], [96, 28, 110], [204, 70, 72], [252, 166, 54], [252, 244, 160]])
+    known = np.nan_to_num(probability, nan=0.0).clip(0, 1)
+    levels = np.linspace(0, 1, len(stops))
+    picture = np.stack([np.interp(known, levels, stops[:, c]) for c in range(3)], axis=-1)
+    picture[np.isnan(probability)] = 200
+    return picture.astype(np.uint8)
+
+
+def captioned_sheet(panels: Mapping[str, Array], path: Path | str, gap: int = 12) -> None:
+    """Write pictures of one size side by side, each under its name, on a light ground."""
+    height, width = next(iter(panels.values())).shape[:2]
+    size = max(11, min(20, width // 22))
+    head = size + gap
+    sheet = Image.new("RGB", (len(panels) * (width + gap) + gap, head + height + 2 * gap), "white")
+    draw = ImageDraw.Draw(sheet)
+    for index, (name, picture) in enumerate(panels.items()):
+        left = gap + index * (width + gap)
+        draw.text((left, gap), name, fill=(40, 44, 52), font=ImageFont.load_default(size))
+        sheet.paste(Image.fromarray(picture), (left, gap + head))
+    write_atomic(path, lambda part: sheet.save(part))
 
 
 def curves(history: Sequence[dict[str, float]], path: Path | str) -> None:

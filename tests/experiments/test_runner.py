@@ -158,3 +158,10 @@ def test_the_command_prints_one_json_object(tmp_path):
     assert {"ours", "paper"} <= set(data["rows"][0])
     assert data["rows"][0]["paper"]["f1"] == 85.24
     assert "mean nothing" in data["note"]
+
+
+def test_models_trained_side_by_side_are_the_same(out, tmp_path):
+    table = subset("ablation", "BSCS Top-6", "Random-6")
+    alone = reproduce(table, Setting(out, quick=True, overrides=SMALL))
+    together = reproduce(table, Setting(tmp_path, quick=True, overrides=SMALL, jobs=2))
+    assert [item.ours for item in together] == [item.ours for item in alone]

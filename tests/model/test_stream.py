@@ -29,7 +29,7 @@ def test_any_size_works(streamed, size):
 
 def test_it_changes_the_answer_and_is_trained(streamed):
     model = AdaDINO(streamed).train()
-    randomise(model.neck)
+    randomise(model.stream)
     before, after = torch.rand(2, 2, 3, 32, 32)
     model(before, after).logits.square().mean().backward()
     assert model.stream is not None
@@ -37,15 +37,20 @@ def test_it_changes_the_answer_and_is_trained(streamed):
     model.eval()
     with torch.no_grad():
         with_stream = model(before, after).logits
-        for join in model.neck.joins:
-            join[1].weight.zero_()
-        assert not torch.allclose(with_stream, model(before, after).logits)
+        model.stream.sharpen[-1].weight.zero_()
+        model.stream.sharpen[-1].bias.zero_()
+        sharp = model(before, after).logits
+        assert not torch.allclose(with_stream, sharp)
+        for compare in model.stream.levels:
+            compare.norm.weight.zero_()
+            compare.norm.bias.zero_()
+        assert not torch.allclose(sharp, model(before, after).logits)
 
 
 def test_without_it_nothing_of_it_is_built(small):
     model = AdaDINO(small)
     assert model.stream is None
-    assert not [name for name in model.state_dict() if "stream" in name or "joins" in name]
+    assert not [name for name in model.state_dict() if "stream" in name]
     assert "stream" not in model.components()
 
 
@@ -62,7 +67,7 @@ def test_training_starts_from_imagenet_and_a_checkpoint_needs_it_no_more(streame
     model = build(config)
     assert model.stream is not None
     wanted = load_lite0(levels=4).state_dict()
-    assert all(torch.equal(t, wanted[n]) for n, t in model.stream.state_dict().items())
+    assert all(torch.equal(t, wanted[n]) for n, t in model.stream.trunk.state_dict().items())
     again = load(save(model, tmp_path, with_backbone=True))
     before, after = torch.rand(2, 1, 3, 32, 32)
     assert torch.equal(model.eval()(before, after).logits, again(before, after).logits)

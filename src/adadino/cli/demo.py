@@ -1,56 +1,127 @@
-"""`adadino demo`: an offline pair to look at, written where one can open it.
-
-No trained model is bundled yet, so the demo shows a synthetic pair with its exact change mask, and
-what the `tiny` model is made of. It scores nothing, because there is nothing to score.
-"""
+"""`adadino demo`: from nothing to a map of change, offline, on a pair the model has never seen."""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from adadino.cli.output import Json, print_json
+from adadino.cli.output import Json, Quiet, print_json, progress
+
+if TYPE_CHECKING:
+    from adadino.result import SceneResult
 
 SEED = 20_261_115
-"""Outside the seeds that `write_dataset` gives to training splits."""
+"""Outside the seeds of training splits: another place, in another season."""
+SIDE = 512
+"""Longest side of a panel: large scenes are drawn from fewer pixels."""
 
 
 def command(
     output: Annotated[Path, typer.Option("-o", "--output", help="Where they go.")] = Path("demo"),
+    pair: Annotated[
+        tuple[str, str] | None,
+        typer.Option(metavar="BEFORE AFTER", help="Your own two images instead."),
+    ] = None,
+    model: Annotated[str, typer.Option(help="A bundled model, or a checkpoint folder.")] = "tiny",
     size: Annotated[int, typer.Option(min=32, max=4096, help="Side of the pair in pixels.")] = 512,
     seed: Annotated[int, typer.Option(help="Another seed is another place.")] = SEED,
+    device: Annotated[str, typer.Option(help="auto, cpu, cuda, mps.")] = "auto",
+    quiet: Quiet = False,
     json: Json = False,
 ) -> None:
-    """Write a synthetic pair, its exact mask and one picture of all three; nothing is fetched."""
-    import numpy as np
-    from PIL import Image
+    """Write a synthetic pair as GeoTIFFs, find its changes as a user would, score and show them."""
+    from adadino.data.synthetic import World, write_geotiff_pair
+    from adadino.scene import predict_scene
 
-    from adadino.data.synthetic import World, make_pair
-    from adadino.files import write_atomic
-    from adadino.pictures import contact_sheet
-
-    pair = make_pair(seed, size, World(plan="organic", empty=0.0))
-    mask = pair.mask.astype(np.uint8) * 255
-    images = {"before.png": pair.before, "after.png": pair.after, "truth.png": mask}
-    for name, image in images.items():
-        write_atomic(output / name, lambda part, image=image: Image.fromarray(image).save(part))  # type: ignore[misc]
-    white = np.repeat(mask[..., None], 3, axis=2)
-    contact_sheet([[pair.before, pair.after, white]], output / "demo.png")
-    outputs = [output / name for name in (*images, "demo.png")]
-    share = float(pair.mask.mean())
+    truth = None
+    if pair is None:
+        before, after, truth = write_geotiff_pair(
+            output, seed, size, World(plan="organic", empty=0.0)
+        )
+    else:
+        before, after = (Path(path) for path in pair)
+    with progress("predicting", quiet=quiet or json) as report:
+        result = predict_scene(
+            before,
+            after,
+            model,
+            output=output / "change.tif",
+            probability=output / "probability.tif",
+            vector=output / "change.gpkg",
+            device=device,
+            overwrite=True,  # a demonstration is run again and again
+            progress=report,
+        )
+    scores = {} if truth is None else _score(result, truth)
+    picture = output / "demo.png"
+    _draw(result, truth, picture)
+    made = [] if truth is None else [before, after, truth]
     if json:
         print_json(
-            {"f1": None, "iou": None, "outputs": outputs, "change_fraction": share, "model": None}
+            {
+                "f1": scores.get("f1"),
+                "iou": scores.get("iou"),
+                "change_fraction": result.change_fraction,
+                "polygons": len(result.polygons),
+                "model": model,
+                "outputs": [*made, *result.outputs, picture],
+            }
         )
         return
-    typer.echo(f"A synthetic place at two dates: {100 * share:.1f} % of it changed.")
-    typer.echo(f"Look at {output / 'demo.png'}: before, after, and what changed.")
-    typer.echo("No trained model is bundled yet, so nothing is predicted here. What there is:\n")
-    from adadino.cli.info import describe, show
+    place = "A synthetic place at two dates" if truth is not None else f"{before}, {after}"
+    typer.echo(
+        f"{place}: the model found change on {100 * result.change_fraction:.1f} % of it, in "
+        f"{len(result.polygons)} polygons."
+    )
+    if scores:
+        typer.echo(f"Against the exact mask: F1 {100 * scores['f1']:.1f}, IoU ", nl=False)
+        typer.echo(f"{100 * scores['iou']:.1f}. The model never saw this place.")
+    typer.echo(f"Look at {picture}; open {output / 'change.gpkg'} in QGIS.")
+    typer.echo("\nNext:")
+    typer.echo("  adadino predict before.tif after.tif -o change.tif --vector change.gpkg")
+    typer.echo("  adadino serve                       # the same in a browser")
+    typer.echo("  adadino info tiny                   # what the model is, and its limits")
 
-    show(describe(None, "tiny", None, 256))
-    typer.echo("\nTo train it on such pairs:")
-    typer.echo("  adadino synthesize data/synthetic --train 200 --val 40 --test 40")
-    typer.echo("  adadino train --preset tiny --data data/synthetic -o runs/synthetic")
+
+def _score(result: SceneResult, truth: Path) -> dict[str, Any]:
+    """One confusion matrix over the scene, as `adadino evaluate` counts."""
+    import torch
+
+    from adadino.metrics import Confusion, confusion_counts
+
+    found = torch.from_numpy(result.mask == 1)
+    counts = confusion_counts(found, torch.from_numpy(_read(truth) > 0))
+    return Confusion.from_counts(counts).as_dict()
+
+
+def _read(path: Path, shape: tuple[int, int] | None = None) -> Any:
+    import rasterio
+    from rasterio.enums import Resampling
+
+    with rasterio.open(path) as raster:
+        return raster.read(1, out_shape=shape, resampling=Resampling.mode)
+
+
+def _draw(result: SceneResult, truth: Path | None, path: Path) -> None:
+    """Before, after, probability, change over after and, where the truth is known, the errors."""
+    from adadino.geo.overview import highlighted, read_pair
+    from adadino.pictures import captioned_sheet, error_map, heat
+
+    height, width = result.grid.height, result.grid.width
+    step = max(1.0, max(height, width) / SIDE)
+    shape = max(1, round(height / step)), max(1, round(width / step))
+    before, after = read_pair(result.before, result.after, result.grid, shape)
+    mask = result.read("mask", shape=shape)
+    panels = {
+        "before": before,
+        "after": after,
+        "probability of change": heat(result.read("probability", shape=shape)),
+        "change over after": highlighted(after, mask),
+    }
+    if truth is not None:
+        panels["white: found, red: false alarm, green: missed"] = error_map(
+            mask == 1, _read(truth, shape) > 0
+        )
+    captioned_sheet(panels, path)

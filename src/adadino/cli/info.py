@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -89,6 +90,7 @@ def describe(
         "licence": {"code": "Apache-2.0", "backbone": licence if dino else None},
         "depths": config.depths if ours else None,
         "taps": config.taps if dino else None,
+        "card": _card(model),
         "next": _next(model, name, config),
     }
 
@@ -98,7 +100,7 @@ def find_config(model: str | None, preset: str | None, backbone: str | None) -> 
     from adadino import config as presets
     from adadino import schema
     from adadino.errors import ConfigError
-    from adadino.model.checkpoint import read_settings
+    from adadino.model.checkpoint import bundled, read_settings
     from adadino.model.weights import read_backbone
     from adadino.peers import PEERS
 
@@ -110,13 +112,25 @@ def find_config(model: str | None, preset: str | None, backbone: str | None) -> 
         return model, dataclasses.replace(standard, peer=model)
     if model is not None and preset is not None:
         raise ConfigError("give a model or --preset, not both.")
-    if model is not None and model not in presets.PRESETS:
+    trained = model is not None and bundled(model) is not None and backbone is None
+    if model is not None and (trained or model not in presets.PRESETS):
         return model, schema.build(presets.Config, read_settings(model)["model"], "model")
     chosen = preset or model
     if chosen is None and backbone is not None:
         chosen = read_backbone(backbone).config.name  # the preset these weights are
     chosen = chosen or "tiny"
     return chosen, presets.preset(chosen)
+
+
+def _card(model: str | None) -> str | None:
+    """Where the card of a trained model lies: data, scores, limits."""
+    from adadino.model.checkpoint import bundled
+
+    folder = None if model is None else bundled(model) or Path(model)
+    if folder is None or not folder.is_dir():
+        return None
+    found = [folder / "README.md", folder.parent / "card.md"]  # of a model, of a training run
+    return next((str(path) for path in found if path.is_file()), None)
 
 
 def _peer(name: str) -> dict[str, Any]:
@@ -199,6 +213,8 @@ def show(card: dict[str, Any]) -> None:
     licence = card["licence"]
     backbone = "" if licence["backbone"] is None else f"; backbone weights: {licence['backbone']}"
     typer.echo(f"code: {licence['code']}{backbone}")
+    if card["card"] is not None:
+        typer.echo(f"card, with data, scores and limits: {card['card']}")
     typer.echo(f"next: {card['next']}")
 
 
@@ -213,8 +229,11 @@ def _millions(count: float) -> str:
 
 def _next(model: str | None, name: str, config: Config) -> str:
     from adadino.config import PRESETS
+    from adadino.model.checkpoint import bundled
     from adadino.peers import PEERS
 
+    if model is not None and bundled(model) is not None:
+        return "adadino predict BEFORE AFTER -o change.tif"
     if model is not None and model not in PRESETS and model not in PEERS:
         return f"adadino evaluate {model} --data DIR --split test"
     what = f"--preset {name}"

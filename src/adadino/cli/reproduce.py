@@ -49,6 +49,9 @@ def command(
         bool, typer.Option("--quick", help="The whole machinery on synthetic tiles, in minutes.")
     ] = False,
     device: Annotated[str, typer.Option(help="auto, cpu, cuda.")] = "auto",
+    jobs: Annotated[
+        int, typer.Option(min=1, help="Models to train at a time; small ones do not fill a GPU.")
+    ] = 1,
     quiet: Quiet = False,
     json: Json = False,
 ) -> None:
@@ -77,6 +80,7 @@ def command(
         seeds=numbers,
         quick=quick,
         device=device,
+        jobs=jobs,
         overrides=tuple(parse_overrides(context.args)),
     )
     results = {}

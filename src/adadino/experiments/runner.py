@@ -9,9 +9,11 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import json
+import multiprocessing
 import statistics
 import warnings
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor, as_completed
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
@@ -70,6 +72,8 @@ class Setting:
     device: str = "auto"
     overrides: tuple[str, ...] = ()
     """Changes to the recipe, of every row."""
+    jobs: int = 1
+    """Models that are trained at the same time: small ones do not fill a GPU."""
 
 
 @dataclass(frozen=True)
@@ -106,6 +110,8 @@ def reproduce(table: Table, setting: Setting, say: Say = lambda _: None) -> list
     if setting.quick:
         for dataset in _datasets(table):
             _synthetic(setting.out, dataset)
+    if setting.jobs > 1:
+        _together(table, setting, say)
     filled = []
     with _one_thread() if setting.quick else nullcontext():
         for row in table.rows:
@@ -115,6 +121,37 @@ def reproduce(table: Table, setting: Setting, say: Say = lambda _: None) -> list
                 results.append(_result(row, seed, table.metrics, setting))
             filled.append(Filled(row, {m: [r[m] for r in results] for m in table.metrics}))
     return filled
+
+
+def _together(table: Table, setting: Setting, say: Say) -> None:
+    """Train what a table needs in several processes; the table then finds it done.
+
+    Speed is not measured here, where the models compete for the device.
+    """
+    timed = bool({"pairs_per_s", "minutes"} & set(table.metrics))
+    # Rows that rank their chunks by another row's model wait for it.
+    for later in (False, True):
+        rows = [row for row in table.rows if (row.ranked_by is not None) == later]
+        work = [(row, seed) for seed in setting.seeds for row in rows]
+        context = multiprocessing.get_context("spawn")  # a fork would inherit CUDA
+        with ProcessPoolExecutor(setting.jobs, mp_context=context) as pool:
+            runs = {
+                pool.submit(_alone, row, seed, () if timed else table.metrics, setting): (row, seed)
+                for row, seed in work
+            }
+            for run in as_completed(runs):
+                row, seed = runs[run]
+                run.result()
+                say(f"{table.name}: {row.name}, seed {seed}: trained")
+
+
+def _alone(row: Row, seed: int, metrics: Sequence[Metric], setting: Setting) -> None:
+    """One model in a process of its own, and its scores if there are metrics."""
+    with _one_thread() if setting.quick else nullcontext():
+        if metrics:
+            _result(row, seed, metrics, setting)
+        else:
+            _trained(run_config(row, seed, setting, ranking=_order(row, seed, setting)), row.study)
 
 
 @contextmanager
@@ -164,15 +201,19 @@ def run_config(row: Row, seed: int, setting: Setting, *, ranking: str | None = N
 def _result(
     row: Row, seed: int, metrics: Sequence[Metric], setting: Setting
 ) -> dict[Metric, float]:
-    ranking = None
-    if row.ranked_by is not None:
-        base = dataclasses.replace(row, overrides=row.ranked_by, ranked_by=None)
-        ranking = _ranking(run_config(base, seed, setting), row.study, setting)
-    config = run_config(row, seed, setting, ranking=ranking)
+    config = run_config(row, seed, setting, ranking=_order(row, seed, setting))
     scored = [_scored(config, row.study, protocol, metrics, setting) for protocol in row.protocols]
     if row.pick == "worst":
         return min(scored, key=lambda scores: scores[metrics[0]])
     return {m: statistics.fmean(scores[m] for scores in scored) for m in metrics}
+
+
+def _order(row: Row, seed: int, setting: Setting) -> str | None:
+    """The ranking of the chunks that a row needs."""
+    if row.ranked_by is None:
+        return None
+    base = dataclasses.replace(row, overrides=row.ranked_by, ranked_by=None)
+    return _ranking(run_config(base, seed, setting), row.study, setting)
 
 
 def _scored(

@@ -24,7 +24,7 @@ from torch import Tensor, nn
 from adadino.model.adadino import AdaDINO
 from adadino.model.cpgr import WINDOW, WindowAttention
 from adadino.model.pyramid import Neck
-from adadino.model.stream import Stream
+from adadino.model.stream import Evidence, Stream
 
 MOST = 1 << 16
 """More rows or columns than any image has."""
@@ -72,11 +72,11 @@ class SixBands(nn.Module):
 
 
 class _PortableModel(AdaDINO):
-    def prepare(self, images: Tensor) -> Tensor:
+    def enlarge(self, images: Tensor) -> Tensor:
         scale = self.config.scale
-        if scale != 1:
-            images = _resize(images, scale * images.shape[-2], scale * images.shape[-1], ends=True)
-        return self.normalize(images).to(self.encoder.backbone.patch_embed.weight.dtype)
+        if scale == 1:
+            return images
+        return _resize(images, scale * images.shape[-2], scale * images.shape[-1], ends=True)
 
 
 class _PortableNeck(Neck):
@@ -116,7 +116,7 @@ class _PortableWindows(WindowAttention):
 
 
 class _PortableStream(Stream):
-    def forward(self, images: Tensor) -> list[Tensor]:
+    def forward(self, images: Tensor) -> Evidence:
         # The model hands on float32 images; half-precision convolutions want their own type.
         return super().forward(images.to(next(self.parameters()).dtype))
 

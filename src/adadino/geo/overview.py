@@ -234,7 +234,7 @@ def draw_overview(
     panels = {
         "Before": _shown(before, change, size),
         "After": _shown(after, change, size),
-        "Change": _shown(_highlighted(after, change), change, size),
+        "Change": _shown(highlighted(after, change), change, size),
     }
     spots, (width, height) = _layout(*size, stacked=_is_stacked(rows, columns))
     canvas = Image.new("RGB", (width, height), PAPER)
@@ -300,7 +300,7 @@ def _hatching(height: int, width: int) -> Image.Image:
     return Image.fromarray(np.array(NODATA, np.uint8)[(rows + columns) // 3 % 4 // 3])
 
 
-def _highlighted(after: Picture, change: Picture) -> Picture:
+def highlighted(after: Picture, change: Picture) -> Picture:
     """Change in colour over the image in pale grey, where no other colour competes with it."""
     grey = after.mean(axis=2, keepdims=True) * 0.55 + 255 * 0.35
     coloured = 0.15 * grey + 0.85 * np.array(CHANGE_COLOUR)

@@ -6,13 +6,16 @@ Fig. 2 of the paper.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from os import PathLike
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
 from adadino.config import Config
-from adadino.errors import ConfigError
+from adadino.errors import ConfigError, WeightsError
 from adadino.model.backbone import Backbone
 from adadino.model.cpgr import CPGR
 from adadino.model.detector import Detector, Normalize, Output
@@ -21,6 +24,9 @@ from adadino.model.inputs import check_pair
 from adadino.model.pyramid import Pyramid
 from adadino.model.refiner import Refiner
 from adadino.model.stream import Stream
+
+if TYPE_CHECKING:
+    from adadino.engine import Engine, Precision
 
 __all__ = ["AdaDINO", "Normalize", "Output"]
 
@@ -34,11 +40,10 @@ class AdaDINO(Detector):
         super().__init__()
         self.config, self.stride = config, config.stride
         self.encoder = Encoder(config, backbone=backbone)
-        self.stream = Stream() if config.stream.name == "lite0" else None
-        streamed = self.stream is not None
-        self.neck = Pyramid(dim=config.backbone.dim, width=config.cpgr.width, streamed=streamed)
+        self.neck = Pyramid(dim=config.backbone.dim, width=config.cpgr.width)
         self.decoder = CPGR(config)
         self.refiner = Refiner() if config.cpgr.refiner else None
+        self.stream = Stream(config.cpgr.width) if config.stream.name == "lite0" else None
         self.normalize = Normalize(config.backbone.mean, config.backbone.std)
 
     def forward(
@@ -65,9 +70,15 @@ class AdaDINO(Detector):
         height, width = before.shape[-2:]
         images = self.pad(torch.cat((before, after)).float())
         encoding = self.encoder(self.prepare(images), k=k, chunks=chunks)
-        local = None if self.stream is None else self.stream(images)
-        pyramid = self.decoder(self.neck(encoding.features, local), encoding.responses)
+        differences = self.neck(encoding.features)
+        evidence = None
+        if self.stream is not None:
+            evidence = self.stream(images)
+            differences = evidence.join(differences)
+        pyramid = self.decoder(differences, encoding.responses)
         finest = pyramid[0].float() if self.refiner is None else self.refiner(pyramid[0])
+        if self.stream is not None and evidence is not None:
+            finest = self.stream.refine(finest, evidence)
         stride = self.config.stride
         padded = -(-height // stride) * stride, -(-width // stride) * stride
         logits = F.interpolate(finest, padded, mode="bilinear", align_corners=False)
@@ -84,14 +95,17 @@ class AdaDINO(Detector):
             images = F.pad(images, (0, right, 0, bottom), mode="replicate")
         return images
 
+    def enlarge(self, images: Tensor) -> Tensor:
+        """Enlarge with the paper's interpolation (App. A), in float32."""
+        if self.config.scale == 1:
+            return images
+        size = [side * self.config.scale for side in images.shape[-2:]]
+        return F.interpolate(images, size, mode="bilinear", align_corners=True, antialias=True)
+
     def prepare(self, images: Tensor) -> Tensor:
-        """Enlarge and normalise: in float32, and with the paper's interpolation (App. A)."""
-        if self.config.scale != 1:
-            size = [side * self.config.scale for side in images.shape[-2:]]
-            images = F.interpolate(
-                images, size, mode="bilinear", align_corners=True, antialias=True
-            )
-        return self.normalize(images).to(self.encoder.backbone.patch_embed.weight.dtype)
+        """Enlarge and normalise, as the encoder wants its images."""
+        images = self.normalize(self.enlarge(images))
+        return images.to(self.encoder.backbone.patch_embed.weight.dtype)
 
     @torch.inference_mode()
     def rank_chunks(self, pairs: Iterable[tuple[Tensor, Tensor]]) -> tuple[tuple[int, ...], ...]:
@@ -117,6 +131,42 @@ class AdaDINO(Detector):
             raise ConfigError("a ranking needs at least one pair.")
         order = (total / count).argsort(dim=1, descending=True, stable=True)
         return tuple(tuple(row) for row in order.tolist())
+
+    def optimize(
+        self,
+        *,
+        precision: Precision = "auto",
+        compile: bool | None = None,
+        cuda_graph: bool | None = None,
+    ) -> Engine:
+        """A fast copy of the model for inference; see `adadino.engine.optimize`."""
+        from adadino.engine import optimize  # the engine is built on the model, not under it
+
+        return optimize(self, precision=precision, compile=compile, cuda_graph=cuda_graph)
+
+    # The hub is built on checkpoints, and those on the model: asked for when called.
+
+    @classmethod
+    def from_pretrained(cls, source: str | PathLike[str], **options: Any) -> AdaDINO:
+        """Load from a folder or by hub id; options as for `adadino.load`."""
+        from adadino.hub import from_pretrained
+
+        model = from_pretrained(source, **options)
+        if not isinstance(model, cls):
+            raise WeightsError(f"{source} is a {type(model).__name__}; adadino.load takes it.")
+        return model
+
+    def save_pretrained(self, folder: str | PathLike[str], **options: Any) -> Path:
+        """Write a folder for the hub: trained tensors, settings, card; see `adadino.hub`."""
+        from adadino.hub import save_pretrained
+
+        return save_pretrained(self, folder, **options)
+
+    def push_to_hub(self, repo_id: str, **options: Any) -> str:
+        """Upload what `save_pretrained` writes; see `adadino.hub`."""
+        from adadino.hub import push_to_hub
+
+        return push_to_hub(self, repo_id, **options)
 
     def components(self) -> dict[str, nn.Module]:
         """The parts by the paper's names (cpgr with the refiner), and the stream if any."""

@@ -199,6 +199,12 @@ def predict(
     return (model if isinstance(model, Detector) else load(model)).predict(before, after)
 
 
+def bundled(name: str) -> Path | None:
+    """The folder of a model that comes with the package; None if there is none of this name."""
+    folder = _BUNDLED / name
+    return folder if name.isidentifier() and (folder / WEIGHTS).is_file() else None
+
+
 def read_settings(source: str | PathLike[str]) -> dict[str, Any]:
     """What a checkpoint says of itself, without loading its tensors."""
     return _settings(_find(source))
@@ -244,12 +250,12 @@ def _find(source: str | PathLike[str]) -> Path:
     if path.is_file():
         return path
     name = str(source)
-    if (_BUNDLED / name / WEIGHTS).is_file() and name.isidentifier():
-        return _BUNDLED / name / WEIGHTS
+    if (own := bundled(name)) is not None:
+        return own / WEIGHTS
     if name in PRESETS:
         raise WeightsError(
-            f"{name} is a preset without trained weights in this build; train it (adadino train), "
-            "or give a checkpoint folder."
+            f"{name} is a preset without trained weights; train it (adadino train --preset {name}),"
+            " give a checkpoint folder, or take the bundled model, tiny."
         )
     if is_hub_id(name) and not path.parent.exists():
         return fetch(name) / WEIGHTS

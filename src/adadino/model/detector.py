@@ -43,10 +43,12 @@ class Normalize(nn.Module):
 
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Self:
         # Follow the model to its device, but not to bf16: a mean of three digits costs accuracy.
+        held = {name: getattr(self, name) for name in self.values}
         super()._apply(fn, recurse)  # type: ignore[no-untyped-call]  # torch leaves it bare
         for name, value in self.values.items():
-            exact = torch.tensor(value, device=getattr(self, name).device).view(3, 1, 1)
-            setattr(self, name, exact)
+            moved = getattr(self, name)
+            if moved is not held[name]:  # what stayed may be part of a recorded CUDA graph
+                setattr(self, name, torch.tensor(value, device=moved.device).view(3, 1, 1))
         return self
 
     def forward(self, images: Tensor) -> Tensor:

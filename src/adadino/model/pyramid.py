@@ -13,7 +13,6 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from adadino.model.pair import split_dates
-from adadino.model.stream import CHANNELS as STREAM_CHANNELS
 
 SCALES = (2.0, 1.0, 0.5, 0.25)
 """Sides of P2..P5 as multiples of the token grid: 64, 32, 16, 8 for 32 x 32 tokens."""
@@ -54,29 +53,14 @@ class Neck(nn.Module):
 class Pyramid(nn.Module):
     """Four necks and the difference."""
 
-    def __init__(self, *, dim: int, width: int, streamed: bool = False) -> None:
+    def __init__(self, *, dim: int, width: int) -> None:
         super().__init__()
         self.necks = nn.ModuleList(Neck(dim=dim, width=width, scale=scale) for scale in SCALES)
-        channels = STREAM_CHANNELS if streamed else ()
-        self.joins = nn.ModuleList(
-            nn.Sequential(nn.Conv2d(c, width, 1, bias=False), nn.BatchNorm2d(width))
-            for c in channels
-        )
 
-    def forward(self, features: list[Tensor], local: list[Tensor] | None = None) -> list[Tensor]:
-        """Turn four maps (2B, D, h, w) into D_2..D_5, each (B, width, h_r, w_r).
-
-        Args:
-            features: The encoder's maps of both dates, shallow to deep.
-            local: A convolutional stream's maps of both dates for P2, P3, P4, if there is one. They
-                are added before the difference, so both kinds of feature say "changed" together.
-        """
-        levels = [neck(maps) for neck, maps in zip(self.necks, features, strict=True)]
-        if local is not None:
-            for index, (join, maps) in enumerate(zip(self.joins, local, strict=True)):
-                levels[index] = levels[index] + join(maps)
+    def forward(self, features: list[Tensor]) -> list[Tensor]:
+        """Turn four maps (2B, D, h, w) of both dates into D_2..D_5, each (B, width, h_r, w_r)."""
         differences = []
-        for level in levels:
-            before, after = split_dates(level)
+        for neck, maps in zip(self.necks, features, strict=True):
+            before, after = split_dates(neck(maps))
             differences.append((before - after).abs())
         return differences

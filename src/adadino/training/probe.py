@@ -1,7 +1,11 @@
 """A frozen probe: how much change a backbone's features show, before anything is trained on them.
 
-Ridge regression in closed form from |F1 - F2| of the four taps to the share of changed pixels of
-each token; every second pair fits, the others are scored. Seconds instead of a training run.
+Ridge regression in closed form from the dates' difference to the share of changed pixels of each
+token; every second pair fits, the others are scored. Seconds instead of a training run.
+
+The difference is |silu(W F1) - silu(W F2)| of all four taps under a fixed random W, which is what
+the decoder's neck can make of them. Of the bare channels, |F1 - F2| would show a change only where
+the backbone happens to keep one meaning in one channel: it fell while the features got better.
 """
 
 from __future__ import annotations
@@ -15,6 +19,8 @@ from torch import Tensor
 from adadino.data.folder import PairFolder
 from adadino.model.adadino import AdaDINO
 from adadino.training.distill import Student
+
+DIRECTIONS = 2048
 
 
 @torch.inference_mode()
@@ -30,18 +36,21 @@ def probe(
         batch: Pairs per step.
         ridge: Regularisation, relative to the mean variance of a feature.
     """
-    wide = len(student.taps) * model.config.backbone.dim + 1
-    device = student.mask_token.device
+    device, dim = student.mask_token.device, model.config.backbone.dim
+    generator = torch.Generator().manual_seed(0)
+    shape = len(student.taps) * dim, DIRECTIONS
+    directions = (torch.randn(shape, generator=generator) / dim**0.5).to(device)
+    wide = DIRECTIONS + 1
     gram = torch.zeros(wide, wide, dtype=torch.float64, device=device)
     moment = torch.zeros(wide, dtype=torch.float64, device=device)
-    for x, y in _tokens(model, student, pairs, range(0, len(pairs), 2), batch):
+    for x, y in _tokens(model, student, directions, pairs, range(0, len(pairs), 2), batch):
         gram += (x.T @ x).double()
         moment += (x.T @ y).double()
     penalty = ridge * gram.diagonal().mean()
     weight = torch.linalg.solve(gram + penalty * torch.eye(wide, device=device), moment).float()
     scored = [
         (x @ weight, y > 0.5)
-        for x, y in _tokens(model, student, pairs, range(1, len(pairs), 2), batch)
+        for x, y in _tokens(model, student, directions, pairs, range(1, len(pairs), 2), batch)
     ]
     scores, truth = (torch.cat(parts) for parts in zip(*scored, strict=True))
     return average_precision(scores, truth)
@@ -55,9 +64,14 @@ def average_precision(scores: Tensor, truth: Tensor) -> float:
 
 
 def _tokens(
-    model: AdaDINO, student: Student, pairs: PairFolder, indices: range, batch: int
+    model: AdaDINO,
+    student: Student,
+    directions: Tensor,
+    pairs: PairFolder,
+    indices: range,
+    batch: int,
 ) -> Iterator[tuple[Tensor, Tensor]]:
-    """Differences of the taps (n, 4 D + 1) and changed shares (n,), a batch of pairs at a time."""
+    """Differences and a constant (n, DIRECTIONS + 1), changed shares (n,); a batch at a time."""
     device, patch = student.mask_token.device, model.config.stride
     for start in range(0, len(indices), batch):
         items = [pairs[i] for i in indices[start : start + batch]]
@@ -67,7 +81,8 @@ def _tokens(
         images = model.prepare(model.pad(torch.cat((before, after)).float() / 255))
         with torch.autocast(device.type, torch.bfloat16, enabled=device.type == "cuda"):
             taps = student.features(images)
-        first, second = torch.cat([t.float() for t in taps], dim=-1).chunk(2)
+        seen = F.silu(torch.cat([t.float() for t in taps], dim=-1) @ directions)
+        first, second = seen.chunk(2)
         x = (first - second).abs().flatten(0, 1)
         share = F.avg_pool2d(mask.float()[:, None], patch).flatten()
         yield F.pad(x, (0, 1), value=1.0), share

@@ -45,7 +45,7 @@ def ready(
         encoder = model.encoder
         parts = [*encoder.backbone.blocks, *encoder.cgla.values(), *model.neck.necks]
         parts += [model.decoder.block, *model.decoder.stages]
-        parts += [model.refiner] if model.refiner is not None else []
+        parts += [part for part in (model.refiner, model.stream) if part is not None]
         for part in parts:
             part.compile(dynamic=False)
     return model
