@@ -1,500 +1,535 @@
-"""The inference engine on one GPU: check, then measure, against predictions made beforehand.
+"""The inference engine on one GPU: check, then measure, the most important first.
 
-    python benchmarks/engine_gpu.py [--steps ceilings,check,kernels,products,engine,profile]
-                                    [--preset vitl16] [--batch 16] [--k 16,6] [--out DIR]
+    python benchmarks/engine_gpu.py [--budget SECONDS] [--out DIR] [--steps check,fast,...]
+                                    [--model DIR --data DIR] [--preset vitl16] [--batch 16]
+    python benchmarks/engine_gpu.py --device cpu --preset tiny --batch 2    # every line, no figures
 
-`check` runs every kernel and the whole engine on fresh random inputs, outputs poisoned first,
-against the plain operations in float32 on the CPU; nothing is timed before it passes. Each figure
-is a median of CUDA-event timings; `floor` is the time that bytes or operations alone would take at
-4.0 TB/s and 790 (bf16) or 1500 (fp8) TFLOP/s. Short tables go to standard output, everything to
-JSON and text files in the folder.
+A step that fails prints the end of its traceback and the others go on, in a new process if the
+device is no longer usable. Every row is in DIR/engine.json as soon as it is known; benchmark.md,
+.csv and .png are those of `adadino benchmark`. When the budget is spent the remaining steps are
+named and left out.
 """
 
 from __future__ import annotations
 
 import argparse
+import dataclasses
+import faulthandler
+import gc
+import itertools
 import json
 import os
+import statistics
+import subprocess
+import sys
+import tempfile
 import time
+import traceback
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
 
+import engine_checks
+import engine_parts
 import torch
-import torch.nn.functional as F
-from torch import Tensor, nn
-from torch.nn.attention import SDPBackend, sdpa_kernel
-from torch.utils._pytree import tree_leaves, tree_map
+from torch.nn.attention import SDPBackend
 
 from adadino.config import preset
-from adadino.engine import block, ffn, optimize
-from adadino.engine.kernels import activation, local, norm, residual, rope
-from adadino.engine.rows import product, quantize
+from adadino.engine import benchmark, block, ffn, optimize, report
+from adadino.engine.agreement import agree
+from adadino.engine.benchmark import Protocol, Report
 from adadino.model.adadino import AdaDINO
-from adadino.model.backbone import rope_tables
+from adadino.profiling import wait
 
-BYTES, BF16, FP8 = 4.0e12, 790e12, 1500e12
-STEPS = ("ceilings", "check", "kernels", "products", "engine", "profile")
-half = torch.bfloat16
-
-
-def ms(run: Callable[[], object]) -> float:
-    from triton.testing import do_bench
-
-    return float(do_bench(run, warmup=20, rep=100, return_mode="median"))
+Rows = Iterator[dict]
+BATCHES, SIDES = (2, 4, 8, 32, 64), (512, 1024, 2048)
+"""Of the sweeps; 1 and 16 pairs of 256 pixels are measured before."""
+WAYS = ({}, {"cuda_graph": False}, {"cuda_graph": False, "compile": False})
+"""How to run the engine: as it is meant, and what is left if that fails."""
 
 
-def randn(*shape: int, dtype: torch.dtype = half) -> Tensor:
-    return torch.randn(shape, device="cuda").to(dtype)
+class Bench:
+    """What the steps share: the settings, the model, the clock and what was found so far."""
 
+    def __init__(self, args: argparse.Namespace) -> None:
+        self.args, self.began = args, time.perf_counter()
+        self.device = torch.device(args.device)
+        self.cuda = self.device.type == "cuda"
+        self.config = preset(args.preset)
+        self.full = self.config.bscs.chunks
+        self.report = Report()
+        self.way: dict[str, bool] = {}
+        self.plain: AdaDINO | None = None
+        self.path: Path = args.out / "engine.json"
+        self.found: dict[str, list] = {}
+        if args.go_on:
+            self.found = json.loads(self.path.read_text())
 
-# --- ceilings ---
+    def left(self) -> float:
+        """Seconds of the budget."""
+        return self.args.budget - (time.perf_counter() - self.began)
 
+    def add(self, step: str, row: dict) -> None:
+        """Keep a row: on the screen, and in the file at once."""
+        print(f"[{step}]", *(f"{key}={value}" for key, value in row.items()), flush=True)
+        self.found.setdefault(step, []).append(row)
+        part = self.path.with_suffix(".part")
+        part.write_text(json.dumps(self.found, indent=1, default=str))
+        part.replace(self.path)
 
-def ceilings() -> list[dict]:
-    big = torch.empty(2**32, dtype=torch.uint8, device="cuda").random_()
-    copy = torch.empty_like(big)
-    a, b = randn(8192, 8192), randn(8192, 8192)
-    bandwidth = 2 * big.numel() / ms(lambda: copy.copy_(big)) / 1e9
-    rate = 2 * 8192**3 / ms(lambda: a @ b) / 1e9
-    left, right = quantize(a, "fp8"), quantize(b, "fp8")
-    fp8 = 2 * 8192**3 / ms(lambda: product(left, right, None, half)) / 1e9
-    return [
-        {"what": "copy, TB/s", "measured": round(bandwidth, 2)},
-        {"what": "bf16 8192^3, TFLOP/s", "measured": round(rate)},
-        {"what": "fp8 row-wise 8192^3, TFLOP/s", "measured": round(fp8)},
-    ]
+    def model(self) -> AdaDINO:
+        """The plain model, fp32, random weights."""
+        if self.plain is None:
+            self.plain = engine_checks.lively(self.config, self.device)
+        return self.plain
 
+    def cells(
+        self, mode: str, budgets: list[int], batch: int, size: int, protocol: Protocol
+    ) -> Rows:
+        """Rows of `adadino benchmark`, one by one, each while there is time."""
+        for k in budgets:
+            if self.left() < 0:
+                yield {"mode": mode, "k": k, "why": "left out: the budget is spent"}
+                continue
+            found = self._cell(mode, k, batch, size, protocol)
+            self.report.rows += found.rows
+            self.report.skipped += found.skipped
+            benchmark.fill_speedups(self.report, self.full)
+            rows = self.report.rows[len(self.report.rows) - len(found.rows) :]
+            yield from (
+                {**_short(dataclasses.asdict(row)), "ms_per_pair": round(1e3 / row.pairs_per_s, 3),
+                 "protocol": f"{protocol.warmup}+{protocol.measured}", **self.way}
+                for row in rows
+            )  # fmt: skip
+            yield from ({"why": reason} for reason in found.skipped)
 
-# --- correctness ---
-
-
-@contextmanager
-def poisoned() -> Iterator[None]:
-    """PyTorch fills what `torch.empty` gives with NaN while it is asked to be deterministic."""
-    torch.use_deterministic_algorithms(True, warn_only=True)
-    try:
-        yield
-    finally:
-        torch.use_deterministic_algorithms(False)
-
-
-def off(got: Tensor, expected: Tensor) -> float:
-    got = got.double().cpu()
-    assert got.isfinite().all(), "an element is NaN: nobody wrote it"
-    expected = expected.double().cpu()
-    return float((got - expected).norm() / expected.norm())
-
-
-def cpu(value: object) -> object:
-    if isinstance(value, Tensor):
-        return value.detach().cpu().float().clone()
-    return value
-
-
-def compare(name: str, run: Callable, *args: object, within: float, **given: object) -> dict:
-    """The dispatched operation on the GPU against the plain one on the CPU in float32."""
-    there = tree_map(cpu, (args, given))  # before the run: some work in place
-    with poisoned():
-        got = run(*args, **given)
-    expected = run(*there[0], **there[1])
-    flat = [t for t in tree_leaves(got) if isinstance(t, Tensor)]
-    other = [t for t in tree_leaves(expected) if isinstance(t, Tensor)]
-    error = 0.0
-    for one, two in zip(flat, other, strict=True):
-        if one.ndim == 3 and one.shape != two.shape:  # parts: only their sum is defined
-            one, two = one.sum(1), two.sum(1)
-        if one.dtype == torch.float8_e4m3fn:
-            same = one.float().cpu() == two.float()
-            assert same.float().mean() > 0.98, f"{name}: e4m3 differs at {1 - same.float().mean()}"
-            continue
-        error = max(error, off(one, two))
-    assert error < within, f"{name}: {error:.2e} is not within {within:.0e}"
-    return {"check": name, "error": f"{error:.1e}", "within": within}
-
-
-def check_kernels() -> list[dict]:
-    rows = []
-    layer = nn.GroupNorm(8, 512).cuda()
-    nn.init.normal_(layer.weight)
-    nn.init.normal_(layer.bias)
-
-    def groups(x: Tensor, weight: Tensor, bias: Tensor) -> object:
-        norm_ = nn.GroupNorm(8, 512)
-        norm_.weight, norm_.bias = nn.Parameter(weight), nn.Parameter(bias)
-        return local.group_affine(x, norm_)
-
-    for dtype, within in ((torch.float32, 1e-5), (half, 1e-2)):
-        D, B, h = 1024, 3, 14
-        x = randn(2 * B, 5 + h * h, D, dtype=dtype) * 2 + 1
-        vectors = {n: randn(D, dtype=torch.float32) for n in ("shift", "weight", "bias")}
-        z = randn(B, h * h, 512, dtype=dtype) + 2
-        affine = tuple(randn(B, 512, dtype=torch.float32) for _ in "ab")
-        tables = tuple(t.cuda() for t in rope_tables(h, h, prefix=5, head_dim=64, theta=100.0))
-        spatial = randn(512, dtype=torch.float32) / 20, randn(1, dtype=torch.float32)
-        gates = {
-            "gate_spatial": torch.rand(B, h * h, device="cuda"),
-            "gate_channel": torch.rand(B, D, device="cuda"),
-            "gamma_self": randn(D, dtype=torch.float32),
-            "gamma_delta": randn(D, dtype=torch.float32),
-            "features": randn(B, h * h, 2, D, dtype=dtype),
-        }
-        maps = randn(B, h * h, 2, D, dtype=dtype), randn(B, h * h, D, dtype=dtype)
-
-        def residual_(t: Tensor, *rest: Tensor, **given: object) -> object:
-            return residual.gated_residual_(
-                t, *rest, **given
-            ), t  # what it returns and what it moved
-
-        for kind in (None, "fp8"):
-            given = {**vectors, "eps": 1e-5, "kind": kind}
-            tag = f"{dtype}, {kind}"
-            rows.append(compare(f"layer_norm {tag}", norm.layer_norm, x, within=within, **given))
-            given["prefix"] = 5
-            rows.append(compare(f"pooled {tag}", norm.layer_norm_pooled, x, within=within, **given))
-            for gated in (0, 96):
-                hidden = randn(777, 1536, dtype=dtype) * 2
-                given = {"gated": gated, "kind": kind}
-                name = f"activate {gated} {tag}"
-                rows.append(compare(name, activation.activate, hidden, within=within, **given))
-        given = {"prefix": 5, "shift": vectors["shift"]}
-        rows.append(compare(f"pair_norm {dtype}", norm.pair_norm, x, within=within, **given))
-        qkv = randn(2, 5 + h * h, 3 * D, dtype=dtype)
-        rows.append(compare(f"rope {dtype}", rope.rope_, qkv, *tables, within=within, heads=16))
-        rows.append(compare(f"groups {dtype}", groups, z, layer.weight, layer.bias, within=within))
-        rows.append(compare(f"affine_silu {dtype}", local.affine_silu, z, affine, within=within))
-        for after in ("none", "gelu"):
-            maps4 = randn(B, h, 17, 200, dtype=dtype), randn(9, 200, dtype=dtype)
-            name = f"depthwise {after} {dtype}"
-            rows.append(compare(name, local.depthwise, *maps4, within=within, after=after))
-        rows.append(compare(f"context {dtype}", local.context, z, affine, *spatial, within=within))
-        for sign in (-1, 1):
-            given = {**gates, "sign": sign}
-            rows.append(
-                compare(f"residual {sign} {dtype}", residual_, x, *maps, within=within, **given)
-            )
-    return rows
-
-
-def lively(config) -> AdaDINO:
-    """A random model whose every part moves the logits."""
-    with torch.device("cuda"):
-        model = AdaDINO(config).eval()
-    with torch.no_grad():
-        for name, parameter in model.named_parameters():
-            if parameter.ndim < 2:
-                parameter.add_(torch.randn_like(parameter) * 0.1)
-            if name.endswith(("ls1", "ls2")):
-                parameter.fill_(0.2)
-            if name.endswith(("gamma_self", "gamma_delta", "eta")):
-                parameter.add_(0.3)
-    return model
-
-
-def check_engine(args: argparse.Namespace) -> list[dict]:
-    rows = []
-    torch.backends.cudnn.allow_tf32 = False  # the default, which would be the plain model's error
-    for name in ("tiny", args.preset):
-        config = preset(name)
-        model = lively(config)
-        images = [torch.rand(2, 3, 200, 256, device="cuda") for _ in "ab"]
-        chunks = torch.stack([torch.randperm(16)[:6] for _ in range(config.backbone.depth)]).cuda()
-        with torch.no_grad():
-            expected = model(*images, chunks=chunks)
-        for precision in ("fp32", "bf16", "fp8"):
-            engine = optimize(model, precision=precision, compile=False)
-            got = engine(*images, chunks=chunks)  # through a graph
-            fresh = [torch.rand_like(image) for image in images]
-            other = engine(*fresh, chunks=chunks).logits
-            again = engine(*images, chunks=chunks)
-            with torch.no_grad():
-                eager = engine.run(*fresh, chunks, k=6).logits
-                free = engine.run(*images, None, k=6)
-                torch.cuda.set_sync_debug_mode("error")
-                engine.run(*images, None, k=6)
-                torch.cuda.set_sync_debug_mode("default")
-            assert torch.equal(got.logits, again.logits), "a graph's second answer differs"
-            assert off(other, eager) < 1e-3, "a graph does not follow its inputs"
-            assert free.scores is not None
-            assert free.scores.isfinite().all()
-            probability = [o.logits.softmax(1)[:, 1] for o in (got, expected)]
-            agree = float(((probability[0] > 0.5) == (probability[1] > 0.5)).float().mean())
-            rows.append(
-                {
-                    "check": f"engine {name} {precision}",
-                    "error": f"{off(got.logits, expected.logits):.1e}",
-                    "features": f"{off(got.responses.delta, expected.responses.delta):.1e}",
-                    "pixels that agree": round(agree, 5),
-                }
-            )
-            limit = {"fp32": 1e-4, "bf16": 0.05, "fp8": 0.15}[precision]
-            assert off(got.logits, expected.logits) < limit, rows[-1]
-            del engine
-        del model
-        torch.cuda.empty_cache()
-    return rows
-
-
-# --- timings ---
-
-
-def entry(name: str, run: Callable, *, bytes_: float = 0, flops: float = 0, rate=BF16) -> dict:
-    taken = ms(run)
-    floor = 1e3 * max(bytes_ / BYTES, flops / rate)
-    row = {"what": name, "us": round(1e3 * taken, 1), "floor_us": round(1e3 * floor, 1)}
-    row["TB/s"] = round(bytes_ / taken / 1e9, 2)
-    row["TFLOP/s"] = round(flops / taken / 1e9)
-    return row
-
-
-def kernels(args: argparse.Namespace) -> list[dict]:
-    config = preset(args.preset)
-    b, D, heads = config.backbone, config.backbone.dim, config.backbone.heads
-    B, h, H = args.batch, 32, config.cgla_hidden
-    N, M = b.prefix + h * h, 2 * B * (b.prefix + h * h)
-    tokens, places = M * D * 2, 2 * B * h * h * D * 2  # bytes in bf16
-    x = randn(2 * B, N, D)
-    vectors = {n: randn(D, dtype=torch.float32) for n in ("shift", "weight", "bias")}
-    given = {**vectors, "eps": 1e-5}
-    qkv = randn(2 * B, N, 3 * D)
-    tables = tuple(t.cuda() for t in rope_tables(h, h, prefix=b.prefix, head_dim=64, theta=100.0))
-    z, small = randn(B, h * h, H), B * h * h * H * 2
-    affine = tuple(randn(B, H, dtype=torch.float32) for _ in "ab")
-    layer = nn.GroupNorm(8, H).cuda()
-    both, taps = randn(B, h, h, 2 * D), randn(9, 2 * D)
-    conv = taps.t().reshape(-1, 1, 3, 3).contiguous(memory_format=torch.channels_last)
-    maps = randn(B, h * h, 2, D), randn(B, h * h, D)
-    gates = {
-        "gate_spatial": torch.rand(B, h * h, device="cuda"),
-        "gate_channel": torch.rand(B, D, device="cuda"),
-        "gamma_self": randn(D, dtype=torch.float32) * 1e-3,
-        "gamma_delta": randn(D, dtype=torch.float32) * 1e-3,
-        "sign": -1,
-    }
-    runs = {
-        "layer_norm": (lambda: norm.layer_norm(x, **given), 2 * tokens),
-        "layer_norm -> fp8": (lambda: norm.layer_norm(x, **given, kind="fp8"), 1.5 * tokens),
-        "layer_norm + pool": (
-            lambda: norm.layer_norm_pooled(x, prefix=b.prefix, **given),
-            2 * tokens,
-        ),
-        "rope": (lambda: rope.rope_(qkv, *tables, heads=heads), 4 * tokens),
-        "pair_norm": (
-            lambda: norm.pair_norm(x, prefix=b.prefix, shift=vectors["shift"]),
-            3 * places,
-        ),
-        "group_affine, H": (lambda: local.group_affine(z, layer), small),
-        "affine_silu, H": (lambda: local.affine_silu(z, affine), 2 * small),
-        "context, H": (
-            lambda: local.context(z, affine, vectors["shift"][:H], vectors["bias"][:1]),
-            2 * small,
-        ),
-        "depthwise, H": (
-            lambda: local.depthwise(z.view(B, h, h, H), taps[:, :H].contiguous()),
-            2 * small,
-        ),
-        "depthwise + gelu, 2D": (lambda: local.depthwise(both, taps, after="gelu"), 2 * places),
-        "  the same, cuDNN": (
-            lambda: F.gelu(F.conv2d(both.permute(0, 3, 1, 2), conv, padding=1, groups=2 * D)),
-            2 * places,
-        ),
-        "gated_residual": (lambda: residual.gated_residual_(x, *maps, **gates), 3.5 * places),
-    }
-    for width in (b.ffn, 6 * b.ffn // 16):
-        hidden = randn(M, width)
-        run = lambda hidden=hidden: activation.activate(hidden, kind="fp8")  # noqa: E731
-        runs[f"gelu -> fp8, {width}"] = (run, 3 * hidden.numel())
-    return [entry(name, run, bytes_=moved) for name, (run, moved) in runs.items()]
-
-
-def products(args: argparse.Namespace) -> list[dict]:
-    b = preset(args.preset).backbone
-    D, heads, N = b.dim, b.heads, b.prefix + 1024
-    M = 2 * args.batch * N
-    x, residual_ = randn(M, D), randn(M, D)
-    rows8 = quantize(x, "fp8")
-    rows = []
-
-    def add(name: str, run: Callable, flops: float, rate: float = BF16) -> None:
-        rows.append(entry(name, run, flops=flops, rate=rate))
-
-    w, bias = randn(3 * D, D), randn(3 * D)
-    add("qkv", lambda: F.linear(x, w, bias), 2 * M * D * 3 * D)
-    w8 = quantize(w, "fp8")
-    add("qkv fp8", lambda: product(rows8, w8, bias, half), 2 * M * D * 3 * D, FP8)
-    proj = randn(D, D)
-    add("proj into the tokens", lambda: residual_.addmm_(x, proj), 2 * M * D * D)
-    add("proj, then add", lambda: residual_.add_(x @ proj), 2 * M * D * D)
-    for width in (b.ffn, 6 * b.ffn // 16):
-        flops = 2 * M * D * width
-        up, ub, down = randn(width, D), randn(width), randn(width, D)
-        hidden = randn(M, width)
-        add(
-            f"up {width}, GELU epilogue",
-            lambda up=up, ub=ub: torch._addmm_activation(ub, x, up.t(), use_gelu=True),
-            flops,
-        )
-        add(
-            f"up {width}, GELU kernel",
-            lambda up=up, ub=ub: activation.activate(F.linear(x, up, ub)),
-            flops,
-        )
-        up8, down8 = quantize(up, "fp8"), quantize(down.t().contiguous(), "fp8")
-        hidden8 = quantize(hidden, "fp8")
-        add(
-            f"up {width} fp8",
-            lambda up8=up8, ub=ub: product(rows8, up8, ub, half),
-            flops,
-            FP8,
-        )
-        add(
-            f"down {width} into the tokens",
-            lambda hidden=hidden, down=down: residual_.addmm_(hidden, down),
-            flops,
-        )
-        turned = down.t().contiguous()
-        add(
-            f"down {width}, the other layout",
-            lambda hidden=hidden, turned=turned: residual_.addmm_(hidden, turned.t()),
-            flops,
-        )
-        add(
-            f"down {width} fp8, then add",
-            lambda h8=hidden8, d8=down8: residual_.add_(product(h8, d8, None, half)),
-            flops,
-            FP8,
-        )
-        residual_.normal_()
-    for tokens in (N, N - b.prefix):
-        q, k, v = randn(2 * args.batch, tokens, 3, heads, D // heads).permute(2, 0, 3, 1, 4)
-        flops = 4 * 2 * args.batch * heads * tokens**2 * (D // heads)
-        for backend in (SDPBackend.CUDNN_ATTENTION, SDPBackend.FLASH_ATTENTION):
-            with sdpa_kernel(backend):
-                add(
-                    f"attention {tokens}, {backend.name.split('_')[0].lower()}",
-                    lambda q=q, k=k, v=v: F.scaled_dot_product_attention(q, k, v),
-                    flops,
+    def _cell(self, mode: str, k: int, batch: int, size: int, protocol: Protocol) -> Report:
+        ways = WAYS[WAYS.index(self.way) :] if mode != "paper" else ({},)
+        for way in ways:
+            try:
+                found = benchmark.run(
+                    self.config,
+                    modes=[mode],
+                    budgets=[k],
+                    shapes=[(batch, size)],
+                    device=self.device,
+                    protocol=protocol,
+                    reference=False,
+                    plain=self.model(),
+                    **way,
                 )
-    B, places = args.batch, 1024
-    both = randn(B * places, 4 * D)
-    w4 = randn(D // 2, 4 * D)
-    two = both[:, : 2 * D].contiguous(), both[:, 2 * D :].contiguous()
-    halves = w4[:, : 2 * D].contiguous(), w4[:, 2 * D :].t().contiguous()
-    add("CGLA 4D, one product", lambda: F.linear(both, w4), 2 * B * places * 4 * D * D // 2)
-    add(
-        "CGLA 4D, two that add up",
-        lambda: F.linear(two[0], halves[0]).addmm_(two[1], halves[1]),
-        2 * B * places * 4 * D * D // 2,
+            except Exception:
+                if way is ways[-1] or not self.usable():
+                    raise
+                traceback.print_exc(limit=-6)
+                print(f"that was with {way or 'the defaults'}; trying another way", flush=True)
+                self.free()
+            else:
+                self.way = way if mode != "paper" else self.way
+                return found
+        raise AssertionError("no way left")
+
+    def usable(self) -> bool:
+        """Whether the device still answers: after some errors it does not, in this process."""
+        try:
+            wait(self.device)
+            torch.zeros(1, device=self.device).add_(1).item()
+        except Exception:
+            return False
+        return True
+
+    def free(self) -> None:
+        """Give back what is no longer needed."""
+        gc.collect()
+        if self.cuda:
+            torch.cuda.empty_cache()
+
+
+def _short(row: dict) -> dict:
+    return {name: round(v, 3) if isinstance(v, float) else v for name, v in row.items()}
+
+
+# --- the steps ---
+
+
+def check(b: Bench) -> Rows:
+    """Every kernel, then the engine without the compiler."""
+    backbone = b.config.backbone
+    shape = backbone.dim, b.config.cgla_hidden, backbone.heads
+    yield from engine_checks.check_kernels(b.device, *shape)
+    yield from engine_checks.check_engines(b.device, b.args.preset, b.args.size)
+
+
+def fast(b: Bench) -> Rows:
+    """bf16: the compiled engine against the model, then its speed."""
+    began = time.perf_counter()
+    size = b.args.size, b.args.size
+    row = engine_checks.attempt(
+        "engine as it is meant, bf16",
+        lambda: engine_checks.check_engine(b.model(), "bf16", batch=b.args.batch, size=size),
     )
-    return rows
+    yield {**row, "seconds with compilation": round(time.perf_counter() - began, 1)}
+    b.free()
+    yield from b.cells("fast", [b.full, 6], b.args.batch, b.args.size, b.args.protocol)
 
 
-def engine(args: argparse.Namespace) -> list[dict]:
-    rows = []
-    model = lively(preset(args.preset))
-    cases = [("bf16", args.batch), ("fp8", args.batch), ("bf16", 1)]
-    for precision, batch in cases:
-        images = [torch.rand(batch, 3, 256, 256, device="cuda") for _ in "ab"]
-        fast = optimize(model, precision=precision)
-        for k in map(int, args.k.split(",")):
-            torch.cuda.reset_peak_memory_stats()
-            torch.cuda.synchronize()
-            began = time.perf_counter()
-            fast(*images, k=k)
-            torch.cuda.synchronize()
-            first = time.perf_counter() - began
-            taken = ms(lambda images=images, k=k, fast=fast: fast(*images, k=k))
-            rows.append(
-                {
-                    "precision": precision,
-                    "k": k,
-                    "batch": batch,
-                    "ms": round(taken, 2),
-                    "pairs/s": round(1e3 * batch / taken, 1),
-                    "GB": round(torch.cuda.max_memory_allocated() / 1e9, 2),
-                    "first call, s": round(first, 1),
-                }
-            )
-            print(rows[-1], flush=True)
-        del fast
-        torch.cuda.empty_cache()
-    return rows
+def reference(b: Bench) -> Rows:
+    """The encoder of transformers alone, in the same run."""
+    for name in ("bf16 compiled", "bf16 eager", "fp32 eager"):
+        began = time.perf_counter()
+        found = benchmark.run(
+            b.config,
+            modes=[],
+            budgets=[],
+            shapes=[(b.args.batch, b.args.size)],
+            device=b.device,
+            protocol=Protocol(2, 5) if name == "fp32 eager" else b.args.protocol,
+            reference=[name],
+            plain=b.model(),
+        )
+        b.report.reference += found.reference
+        b.report.skipped += found.skipped
+        spent = round(time.perf_counter() - began, 1)
+        rows = [_short(dataclasses.asdict(one)) for one in found.reference]
+        yield from ({**row, "seconds": spent} for row in rows)
+        yield from ({"name": name, "why": reason} for reason in found.skipped)
 
 
-def profile(args: argparse.Namespace) -> list[dict]:
-    """Device time by part of the model, without a graph, and by kernel in a text file."""
+GROUPS = {
+    "compiled": ("triton_",),
+    "attention": ("sdpa", "flash", "fmha", "attention"),
+    "conv": ("conv", "fprop", "depthwise", "dgrad"),
+    "GEMM": ("gemm", "gemv", "nvjet", "cutlass", "xmma", "cublas", "splitk", "_mm", "::mm", "::bmm",
+             "addmm"),
+    "engine's kernels": ("_layer_norm", "_pair_norm", "_rope", "_activate", "_group_affine",
+                         "_affine_silu", "_context", "_gated_residual"),
+}  # fmt: skip
+"""Kernels by what is in their names; the first that fits counts."""
+
+
+def group_of(kernel: str) -> str:
+    name = kernel.lower()
+    fits = (group for group, parts in GROUPS.items() if any(part in name for part in parts))
+    return next(fits, "other")
+
+
+def profile(b: Bench, mode: str = "fast") -> Rows:
+    """Device time by group and by kernel; without a graph, so that every kernel has its name."""
     from torch.profiler import ProfilerActivity
     from torch.profiler import profile as record
 
-    model = lively(preset(args.preset))
-    rows = []
-    for precision in ("bf16", "fp8"):
-        fast = optimize(model, precision=precision, cuda_graph=False)
-        images = [torch.rand(args.batch, 3, 256, 256, device="cuda") for _ in "ab"]
-        for k in map(int, args.k.split(",")):
-            for _ in range(3):
-                fast(*images, k=k)
-            with record(activities=[ProfilerActivity.CUDA, ProfilerActivity.CPU]) as trace:
-                fast(*images, k=k)
-                torch.cuda.synchronize()
-            averages = trace.key_averages()
-            table = averages.table(
-                sort_by="self_cuda_time_total", row_limit=60, max_name_column_width=100
+    made = benchmark.make(b.model(), mode, **{**b.way, "cuda_graph": False})
+    run = benchmark.without_graph(made)
+    images = [torch.rand(b.args.batch, 3, b.args.size, b.args.size, device=b.device) for _ in "ab"]
+    kinds = [ProfilerActivity.CPU, *([ProfilerActivity.CUDA] if b.cuda else [])]
+    for k in (b.full, 6):
+        for _ in range(3):
+            run(*images, k=k)
+        wait(b.device)
+        with record(activities=kinds) as trace:
+            run(*images, k=k)
+            wait(b.device)
+        averages = trace.key_averages()
+        name = "self_device_time_total" if b.cuda else "self_cpu_time_total"
+        spent = sorted(((getattr(e, name), e) for e in averages), key=lambda one: -one[0])
+        spent = [(us, e) for us, e in spent if us > 0 and (not b.cuda or _on_device(e))]
+        total = sum(us for us, _ in spent)
+        groups: dict[str, float] = {}
+        for us, event in spent:
+            group = group_of(event.key)
+            groups[group] = groups.get(group, 0) + us
+        yield {
+            "what": f"{mode} k={k}",
+            "ms": round(total / 1e3, 2),
+            **{g: round(us / 1e3, 2) for g, us in sorted(groups.items(), key=lambda one: -one[1])},
+        }
+        with (b.args.out / "profile.txt").open("a") as text:
+            print(f"# {mode}, k={k}: {total / 1e3:.2f} ms of device time", file=text)
+            for us, e in spent[:80]:
+                print(f"{us / 1e3:9.3f} ms {e.count:5d} x  [{group_of(e.key)}] {e.key}", file=text)
+        for us, e in spent[:12]:
+            yield {"kernel": e.key[:60], "ms": round(us / 1e3, 3), "calls": e.count}
+
+
+def _on_device(event: object) -> bool:
+    """A kernel: neither the operator that launched it, nor a mark around several of them."""
+    there = getattr(event, "device_type", None) == torch.autograd.DeviceType.CUDA
+    return there and not getattr(event, "is_user_annotation", False)
+
+
+def fp8(b: Bench) -> Rows:
+    """The frozen weights in eight bits; on a CPU int8 takes the place."""
+    mode = "fp8" if b.cuda else "int8"
+    yield from b.cells(mode, [b.full, 6], b.args.batch, b.args.size, b.args.protocol)
+
+
+def budgets(b: Bench) -> Rows:
+    """bf16 at the other budgets: nothing is compiled again."""
+    yield from b.cells("fast", [10, 8, 4], b.args.batch, b.args.size, b.args.protocol)
+
+
+def variants(b: Bench) -> Rows:
+    """k=6 with one thing done another way."""
+    cases = {
+        "not compiled, as in scenes": (nullcontext(), {"compile": False}),
+        "flash attention first": (flash_first(), {}),
+        "GELU in a kernel": (changed(ffn, "EPILOGUE", False), {}),
+        "cuDNN tries its algorithms": (changed(torch.backends.cudnn, "benchmark", True), {}),
+    }
+    for name, (change, way) in cases.items():
+        with change:
+            found = benchmark.run(
+                b.config,
+                modes=["fast"],
+                budgets=[6],
+                shapes=[(b.args.batch, b.args.size)],
+                device=b.device,
+                protocol=b.args.protocol,
+                reference=False,
+                plain=b.model(),
+                **{**b.way, **way},
             )
-            (args.out / f"profile-{precision}-k{k}.txt").write_text(table)
-            kernels_ = [e for e in averages if e.self_device_time_total > 0]
-            kernels_.sort(key=lambda e: -e.self_device_time_total)
-            total = sum(e.self_device_time_total for e in kernels_)
-            rows.append({"what": f"{precision} k={k}, device ms", "ms": round(total / 1e3, 2)})
-            rows += [
-                {
-                    "what": f"  {e.key[:70]}",
-                    "ms": round(e.self_device_time_total / 1e3, 2),
-                    "calls": e.count,
-                }
-                for e in kernels_[:14]
-            ]
-        del fast
-    return rows
+        speeds = [round(row.pairs_per_s, 2) for row in found.rows]
+        yield {"variant": name, "pairs_per_s": speeds, "skipped": found.skipped}
 
 
-def show(title: str, rows: list[dict]) -> None:
-    print(f"\n== {title}")
-    columns = list(dict.fromkeys(key for row in rows for key in row))
-    widths = [max(len(c), *(len(str(r.get(c, ""))) for r in rows)) for c in columns]
-    for row in [{c: c for c in columns}, *rows]:
-        print("  ".join(str(row.get(c, "")).ljust(w) for c, w in zip(columns, widths, strict=True)))
+@contextmanager
+def changed(where: object, name: str, value: object) -> Iterator[None]:
+    """An attribute with another value for a while."""
+    before = getattr(where, name)
+    setattr(where, name, value)
+    try:
+        yield
+    finally:
+        setattr(where, name, before)
+
+
+def flash_first() -> AbstractContextManager[None]:
+    """The attention kernels in another order of preference."""
+    order = sorted(block.BACKENDS, key=lambda one: one != SDPBackend.FLASH_ATTENTION)
+    return changed(block, "BACKENDS", order)
+
+
+def batch1(b: Bench) -> Rows:
+    """The latency of one pair."""
+    yield from b.cells("fast", [6], 1, b.args.size, b.args.protocol)
+    made = benchmark.make(b.model(), "fast", **b.way)
+    images = [torch.rand(1, 3, b.args.size, b.args.size, device=b.device) for _ in "ab"]
+    taken = []
+    for _ in range(5 + (50 if b.cuda else 2)):
+        began = time.perf_counter()
+        made(*images, k=6)
+        wait(b.device)
+        taken.append(1e3 * (time.perf_counter() - began))
+    quartiles = statistics.quantiles(taken[5:], n=4)
+    names = ("ms, first quartile", "ms, median", "ms, third quartile")
+    yield dict(zip(names, (round(q, 3) for q in quartiles), strict=True))
+
+
+def agreement(b: Bench) -> Rows:
+    """bf16 and fp8 against fp32, a trained model on real tiles."""
+    if b.args.model is None or b.args.data is None:
+        yield {"why": "left out: give --model and --data"}
+        return
+    from adadino.data.folder import PairFolder
+    from adadino.evaluation import same_size
+    from adadino.model.checkpoint import load
+
+    model = load(b.args.model, device=b.device).eval()
+    data = PairFolder(b.args.data, b.args.split)
+    models = {"fp32": model}
+    for precision in ("bf16", "fp8"):
+        # Not compiled: another size of model, another minute; the arithmetic is the same.
+        models[precision] = optimize(model, precision=precision, compile=False)
+    starts = range(0, min(len(data), b.args.pairs), b.args.batch)
+    batches = itertools.chain.from_iterable(
+        same_size(data, range(start, min(start + b.args.batch, len(data)))) for start in starts
+    )
+    with benchmark.exact_fp32():
+        for one in agree(models, batches):
+            yield {**dataclasses.asdict(one), "f1": round(one.f1, 5)}
+
+
+def paper(b: Bench) -> Rows:
+    """The paper's protocol: fp32, TF32 off, eager."""
+    slow = b.args.batch * 5 * 25 / 28  # seconds of 5 budgets, 25 batches, about 28 pairs/s
+    protocol = b.args.protocol if b.left() > 1.2 * slow else Protocol(2, 6)
+    yield from b.cells("paper", [b.full, 6, 10, 8, 4], b.args.batch, b.args.size, protocol)
+
+
+def first(b: Bench) -> Rows:
+    """The first call of a process: what this run has compiled is there; then nothing is."""
+    with tempfile.TemporaryDirectory() as empty:
+        for name, cache in (("from the cache", None), ("cold", empty)):
+            if b.left() < 20:
+                yield {"first call": name, "why": "left out: the budget is spent"}
+                continue
+            environment = dict(os.environ)
+            if cache is not None:
+                for variable in ("TORCHINDUCTOR_CACHE_DIR", "TRITON_CACHE_DIR"):
+                    environment.pop(variable, None)
+                environment["ADADINO_CACHE"] = cache
+            command = [sys.executable, __file__, "--first", *b.args.given]
+            began = time.perf_counter()
+            done = subprocess.run(
+                command, env=environment, capture_output=True, text=True, check=False,
+                timeout=max(b.left() + 30, 60),
+            )  # fmt: skip
+            if done.returncode:
+                print(done.stderr[-2000:], flush=True)
+                yield {"first call": name, "why": f"exit status {done.returncode}"}
+                continue
+            row = json.loads(done.stdout.splitlines()[-1])
+            yield {"first call": name, **row, "process_s": round(time.perf_counter() - began, 1)}
+
+
+def first_child(b: Bench) -> None:
+    """The other side of `first`: one engine, one call, as JSON on the last line."""
+    model = b.model()
+    wait(b.device)
+    images = [torch.rand(b.args.batch, 3, b.args.size, b.args.size, device=b.device) for _ in "ab"]
+    times = [time.perf_counter()]
+    made = benchmark.make(model, "fast")
+    times.append(time.perf_counter())
+    for _ in range(2):
+        made(*images, k=6)
+        wait(b.device)
+        times.append(time.perf_counter())
+    names = ("fold_s", "first_call_s", "second_call_s")
+    print(
+        json.dumps({n: round(t - s, 2) for n, s, t in zip(names, times, times[1:], strict=False)})
+    )
+
+
+def parts(b: Bench) -> Rows:
+    """The device's ceilings, and every kernel and product alone."""
+    grid = b.args.size // b.config.stride
+    yield from engine_parts.ceilings(b.device, 8192 if b.cuda else 256)
+    yield from engine_parts.kernels(b.config, b.args.batch, grid, b.device)
+    yield from engine_parts.products(b.config, b.args.batch, grid, b.device)
+
+
+def sweeps(b: Bench) -> Rows:
+    """How cost grows with the batch, and with the side at a constant number of pixels."""
+    size, pixels = b.args.size, b.args.batch * b.args.size**2
+    protocol = Protocol(2, 5) if b.cuda else b.args.protocol
+    batches, sides = (BATCHES, SIDES) if b.cuda else ((3,), (2 * size,))
+    for batch in batches:
+        yield from b.cells("fast", [6], batch, size, protocol)
+    for side in sides:
+        yield from b.cells("fast", [6], max(1, pixels // side**2), side, protocol)
+
+
+STEPS: dict[str, Callable[[Bench], Rows]] = {
+    "check": check,
+    "fast": fast,
+    "reference": reference,
+    "profile": profile,
+    "fp8": fp8,
+    "budgets": budgets,
+    "variants": variants,
+    "batch1": batch1,
+    "agreement": agreement,
+    "paper": paper,
+    "first": first,
+    "parts": parts,
+    "profile8": lambda b: profile(b, "fp8" if b.cuda else "int8"),
+    "sweeps": sweeps,
+}
+"""In the order of importance."""
+
+
+def run_steps(b: Bench) -> None:
+    """Each step on its own; after an error that ruins the device, the rest in a new process."""
+    names = [name for name in STEPS if name in b.args.steps.split(",")]
+    for index, name in enumerate(names):
+        if b.left() < 0:
+            b.add("left out", {"step": name, "why": "the budget is spent"})
+            continue
+        began = time.perf_counter()
+        try:
+            for row in STEPS[name](b):
+                b.add(name, row)
+        except Exception as error:
+            traceback.print_exc(limit=-8)
+            text = (str(error).splitlines() or [""])[0][:200]
+            b.add("failed", {"step": name, "why": f"{type(error).__name__}: {text}"})
+        b.free()
+        spent = time.perf_counter() - began
+        print(f"== {name}: {spent:.1f} s, {b.left():.0f} s left", flush=True)
+        if not b.usable():
+            rest = ",".join(names[index + 1 :])
+            print(f"the device is no longer usable here; {rest or 'nothing'} in a new process")
+            if rest:
+                again = ["--steps", rest, "--budget", str(int(b.left())), "--go-on"]
+                subprocess.run([sys.executable, __file__, *b.args.given, *again], check=False)
+            return
+
+
+def sweep_rows(b: Bench, name: str) -> list[benchmark.Row]:
+    """The rows of one sweep: bf16 at k=6, one side and any batch, or one number of pixels."""
+    rows = [row for row in b.report.rows if (row.mode, row.k) == ("fast", 6)]
+    if name == "batch":
+        return [row for row in rows if row.size == b.args.size]
+    pixels = b.args.batch * b.args.size**2
+    return [row for row in rows if row.batch == max(1, pixels // row.size**2)]
+
+
+def finish(b: Bench) -> None:
+    """The tables of `adadino benchmark`, and what went wrong."""
+    if b.report.rows:
+        device = torch.cuda.get_device_name() if b.cuda else "CPU"
+        report.write(
+            b.report, b.args.out, title=f"{b.args.preset} on {device}",
+            published=b.args.preset == "vitl16", sweep=None,
+        )  # fmt: skip
+        for name in ("batch", "size"):
+            swept = sweep_rows(b, name)
+            if len(swept) > 1:
+                path = b.args.out / f"{name}.png"
+                report.plot(Report(rows=swept), path, title=b.args.preset, sweep=name)
+        for line in report.cells(b.report, published=b.args.preset == "vitl16"):
+            print("  ".join(cell.rjust(8) for cell in line))
+        for line in report.reference_cells(b.report):
+            print("  ".join(cell.rjust(8) for cell in line))
+    wrong = [row for row in b.found.get("check", []) if not row.get("ok", True)]
+    for row in [*wrong, *b.found.get("failed", []), *b.found.get("left out", [])]:
+        print("!!", row)
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--steps", default=",".join(STEPS))
+    parser.add_argument("--budget", type=float, default=540, help="seconds")
+    parser.add_argument("--device", default="cuda")
     parser.add_argument("--preset", default="vitl16")
     parser.add_argument("--batch", type=int, default=16)
-    parser.add_argument("--k", default="16,6")
-    parser.add_argument("--out", type=Path, default=Path(os.environ.get("OUT", "engine-gpu")))
-    parser.add_argument("--gelu", choices=("epilogue", "kernel"), default="epilogue")
-    parser.add_argument("--attention", choices=("cudnn", "flash"), default="cudnn")
+    parser.add_argument("--size", type=int, help="side in pixels; 256, on a CPU 64")
+    parser.add_argument("--model", help="a trained model, for the agreement")
+    parser.add_argument("--data", help="a folder of labelled pairs, for the agreement")
+    parser.add_argument("--split", help="a split of that folder")
+    parser.add_argument("--pairs", type=int, default=512, help="at most so many of them")
+    parser.add_argument("--out", type=Path, default=Path("engine-gpu"))
+    parser.add_argument("--first", action="store_true", help=argparse.SUPPRESS)
+    parser.add_argument("--go-on", action="store_true", help=argparse.SUPPRESS)
     args = parser.parse_args()
+    args.given = [part for part in sys.argv[1:] if part not in ("--first", "--go-on")]
+    cuda = torch.device(args.device).type == "cuda"
+    args.size = args.size or (256 if cuda else 64)
+    args.protocol = Protocol() if cuda else Protocol(1, 1)
     args.out.mkdir(parents=True, exist_ok=True)
-    ffn.EPILOGUE = args.gelu == "epilogue"
-    if args.attention == "flash":
-        block.BACKENDS.sort(key=lambda one: one != SDPBackend.FLASH_ATTENTION)
-    steps = {
-        "ceilings": lambda: ceilings(),
-        "check": lambda: check_kernels() + check_engine(args),
-        "kernels": lambda: kernels(args),
-        "products": lambda: products(args),
-        "engine": lambda: engine(args),
-        "profile": lambda: profile(args),
-    }
-    results = {}
-    for step in STEPS:
-        if step in args.steps.split(","):
-            began = time.perf_counter()
-            results[step] = steps[step]()
-            show(f"{step} ({time.perf_counter() - began:.0f} s)", results[step])
-            (args.out / "engine.json").write_text(json.dumps(results, indent=1, default=str))
+    bench = Bench(args)
+    if args.first:
+        first_child(bench)
+        return
+    faulthandler.dump_traceback_later(args.budget + 120, exit=True)  # something hangs
+    if cuda:
+        name = torch.cuda.get_device_name()
+        bench.add("facts", {"device": name, "torch": torch.__version__, "cuda": torch.version.cuda})
+    try:
+        run_steps(bench)
+    finally:
+        finish(bench)
 
 
 if __name__ == "__main__":

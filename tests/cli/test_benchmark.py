@@ -49,6 +49,8 @@ def test_a_program_reads_rows_and_the_reference(benchmark):
         assert row["gflops"] == pytest.approx(gflops(SMALL, k=row["k"], size=32), abs=0.01)
         base = next(r for r in data["rows"] if (r["mode"], r["k"]) == (row["mode"], 8))
         assert row["speedup"] == pytest.approx(row["pairs_per_s"] / base["pairs_per_s"])
+        eager = data["rows"][0]["pairs_per_s"]
+        assert row["over_fp32"] == pytest.approx(row["pairs_per_s"] / eager)
     assert {one["name"] for one in data["reference"]} == {"fp32 eager", "bf16 eager"}
     assert data["protocol"] == {"warmup": 1, "measured": 1}
 
@@ -61,7 +63,10 @@ def test_without_transformers_the_reference_is_missing_with_a_reason(benchmark, 
     assert data["rows"][0]["speedup"] is None  # nothing to compare with
 
 
-def test_what_the_device_cannot_do_is_named(benchmark):
+def test_what_the_device_cannot_do_is_named(benchmark, tmp_path):
+    nothing = benchmark("--k", "3", "--mode", "fp8", "--no-reference", "-o", tmp_path)
+    assert nothing["rows"] == []
+    assert "- not measured: fp8" in (tmp_path / "benchmark.md").read_text()
     data = benchmark("--k", "3", "--mode", "paper,fp8", "--no-reference")
     assert [row["mode"] for row in data["rows"]] == ["paper"]
     assert data["skipped"] == ["fp8: fp8 needs a GPU; on cpu it would only be emulated."]
@@ -116,8 +121,8 @@ def test_wrong_options_are_named(adadino, arguments, message):
 
 
 def test_the_papers_figures_have_columns_of_their_own():
-    row = Row("paper", 6, 16, 256, 842.99, 34.5, 1.35, 5.0, 20.0, 1.0)
-    report = Report([row, Row("fast", 6, 1, 256, 842.99, 1.0, None, 1.0, 2.0, 1.0)])
+    row = Row("paper", 6, 16, 256, 842.99, 34.5, 1.35, 1.35, 5.0, 20.0, 1.0)
+    report = Report([row, Row("fast", 6, 1, 256, 842.99, 1.0, None, None, 1.0, 2.0, 1.0)])
     first, second = (
         dict(zip(reports.HEADER, cells, strict=True))
         for cells in reports.cells(report, published=True)

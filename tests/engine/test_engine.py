@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
+import gc
+import weakref
 
 import pytest
 import torch
@@ -161,6 +163,36 @@ def test_stands_in_for_the_model(small):
         engine(torch.rand(3, 8, 8), torch.rand(3, 8, 8))
     with pytest.raises(ConfigError, match="precision is 'fp4'"):
         optimize(model, precision="fp4")
+
+
+def test_nothing_holds_it_but_its_user(small):
+    """On a GPU that would be its weights and graphs, until Python happens to look for cycles."""
+    engine = optimize(lively(small), precision="bf16")
+    with torch.no_grad():
+        engine(*pair())
+    gone = weakref.ref(engine)
+    gc.disable()
+    try:
+        del engine
+        assert gone() is None
+    finally:
+        gc.enable()
+
+
+@torch.no_grad()
+def test_staying_where_it_is_replaces_nothing(small):
+    """A recorded graph reads the tensors that were there; `.to()` with the same device is a no."""
+    engine = optimize(lively(small), precision="bf16")
+    held = {name: tensor.data_ptr() for name, tensor in engine.named_buffers()}
+    held["tables"] = id(engine.encoder.tables)
+    engine.to("cpu").eval()
+    now = {name: tensor.data_ptr() for name, tensor in engine.named_buffers()}
+    assert now | {"tables": id(engine.encoder.tables)} == held
+    before, after = pair()
+    expected = engine(before, after).logits
+    assert torch.equal(engine.unrecorded(before, after).logits, expected)
+    moved = engine.to("meta")
+    assert moved.encoder.tables == {}
 
 
 @torch.no_grad()

@@ -121,7 +121,8 @@ def command(
 
 
 NOTE = (
-    "Policy and gather included, data on the device, random weights. paper: fp32, TF32 off, eager. "
+    "Policy and gather included, data on the device, random weights. paper: fp32, TF32 off, eager; "
+    "the others over its full budget: x eager fp32. first call: with compilation, if there is any. "
     "The paper's figures: A800, fp32, batch 16."
 )
 

@@ -13,6 +13,7 @@ turns and the median turn counts: another process then slows all of them, and th
 from __future__ import annotations
 
 import dataclasses
+import gc
 import statistics
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -49,6 +50,8 @@ class Row:
     pairs_per_s: float
     speedup: float | None
     """Over k = C of the same mode, batch and size; None where that was not measured."""
+    over_fp32: float | None
+    """Over `paper` at k = C: the plain model, eager; None where that was not measured."""
     ffn_ms: float
     """All feed-forward layers, per pair; the engine gathers beside the attention, not in it."""
     memory_gb: float | None
@@ -104,8 +107,10 @@ def run(
     shapes: Sequence[tuple[int, int]],
     device: torch.device,
     protocol: Protocol,
-    reference: bool = True,
+    reference: bool | Sequence[str] = True,
     say: Say = lambda _: None,
+    plain: AdaDINO | None = None,
+    **engine: bool,
 ) -> Report:
     """Measure every mode and budget at every shape.
 
@@ -116,29 +121,42 @@ def run(
         shapes: (batch, side of the input in pixels).
         device: Where.
         protocol: How many batches.
-        reference: Measure transformers' encoder, too.
+        reference: Measure transformers' encoder, too; or only the ones of these names.
         say: Told what is being measured.
+        plain: A model of that configuration, if there is one already.
+        engine: `compile` and `cuda_graph` of `optimize`, if not its defaults.
     """
     report = Report()
     torch.manual_seed(0)
     with device, exact_fp32():
-        plain = AdaDINO(config).eval()
+        base = plain or AdaDINO(config).eval()
+
+    def made(mode: Mode) -> Detector:
+        return make(base, mode, **engine)
+
     for batch, size in shapes:
         images = [torch.rand(batch, 3, size, size, device=device) for _ in "ab"]
         encoders = _references(report, config, device) if reference else {}
+        if not isinstance(reference, bool):
+            encoders = {name: build for name, build in encoders.items() if name in reference}
         if device.type == "cpu":
-            _take_turns(report, plain, modes, budgets, encoders, images, protocol, say)
+            _take_turns(report, config, made, modes, budgets, encoders, images, protocol, say)
             continue
         for mode in modes:
-            _one_by_one(report, plain, mode, budgets, images, protocol, say)
+            _one_by_one(report, made, mode, budgets, images, protocol, say)
         for name, build in encoders.items():
             _one_reference(report, name, build, config, images, protocol, say)
-    _fill_speedups(report, config.bscs.chunks)
+    fill_speedups(report, config.bscs.chunks)
     return report
 
 
-def make(plain: AdaDINO, mode: Mode) -> Detector:
+def make(plain: AdaDINO, mode: Mode, **engine: bool) -> Detector:
     """The model of a mode.
+
+    Args:
+        plain: The model in fp32.
+        mode: Which mode.
+        engine: `compile` and `cuda_graph` of `optimize`, if not its defaults.
 
     Raises:
         NotImplementedError: The device cannot run it; the message says why.
@@ -150,12 +168,12 @@ def make(plain: AdaDINO, mode: Mode) -> Detector:
         raise NotImplementedError(f"fp8 needs a GPU; on {device} it would only be emulated")
     if mode == "int8" and device != "cpu":
         raise NotImplementedError(f"int8 is for CPUs, the device is {device}")
-    return optimize(plain, precision="auto" if mode == "fast" else mode)
+    return optimize(plain, precision="auto" if mode == "fast" else mode, **engine)
 
 
 def _one_by_one(
     report: Report,
-    plain: AdaDINO,
+    made: Callable[[Mode], Detector],
     mode: Mode,
     budgets: Sequence[int],
     images: list[Tensor],
@@ -167,7 +185,7 @@ def _one_by_one(
     for k in budgets:
         say(f"{mode}, k={k}, {batch} pairs of {size} px")
         try:
-            model = model or make(plain, mode)
+            model = model or made(mode)
             report.rows.append(_measure(model, mode, k, images, protocol))
         except NotImplementedError as error:
             report.skipped.append(f"{mode}: {error}.")
@@ -175,9 +193,15 @@ def _one_by_one(
         except torch.OutOfMemoryError:
             report.skipped.append(f"{mode}, k={k}, {batch} pairs of {size} px: out of memory.")
             model = None
-            torch.cuda.empty_cache()
+            _free()
     del model
-    if images[0].is_cuda:
+    _free()
+
+
+def _free() -> None:
+    """Give back the memory of what is no longer needed; compiled modules are cycles."""
+    gc.collect()
+    if torch.cuda.is_available():
         torch.cuda.empty_cache()
 
 
@@ -199,7 +223,8 @@ def _measure(model: Detector, mode: Mode, k: int, images: list[Tensor], protocol
 
 def _take_turns(
     report: Report,
-    plain: AdaDINO,
+    config: Config,
+    made: Callable[[Mode], Detector],
     modes: Sequence[Mode],
     budgets: Sequence[int],
     encoders: dict[str, Callable[[], Encode]],
@@ -210,13 +235,13 @@ def _take_turns(
     models: dict[Mode, Detector] = {}
     for mode in modes:
         try:
-            models[mode] = make(plain, mode)
+            models[mode] = made(mode)
         except NotImplementedError as error:
             report.skipped.append(f"{mode}: {error}.")
     passes: dict[tuple[str, int], Callable[[], object]] = {
         (mode, k): partial(model, *images, k=k) for mode, model in models.items() for k in budgets
     }
-    inside = _inside(plain.config, images)
+    inside = _inside(config, images)
     passes |= {(name, 0): partial(build(), inside) for name, build in encoders.items()}
     times: dict[tuple[str, int], list[float]] = {key: [] for key in passes}
     for turn in range(protocol.warmup + protocol.measured):
@@ -242,7 +267,7 @@ def _row(
     memory = torch.cuda.max_memory_allocated(images[0].device) / 1e9 if cuda else None
     with exact_fp32():
         layers = _ffn_layers(model)
-        forward = partial(_without_graph(model), *images, k=k)
+        forward = partial(without_graph(model), *images, k=k)
         ffn = ffn_ms(layers, forward, images[0].device, times=3 if cuda else 1)
     return Row(
         mode=mode,
@@ -252,6 +277,7 @@ def _row(
         gflops=round(_gflops(model.config, k, size), 2),
         pairs_per_s=batch / seconds,
         speedup=None,
+        over_fp32=None,
         ffn_ms=ffn / batch,
         memory_gb=memory,
         first_call_s=first,
@@ -270,16 +296,9 @@ def _ffn_layers(model: Detector) -> list[nn.Module]:
     return [block.get_submodule("ffn") for block in model.encoder.backbone.blocks]
 
 
-def _without_graph(model: Detector) -> Callable[..., object]:
+def without_graph(model: Detector) -> Callable[..., object]:
     """A forward pass whose layers can be timed one by one: a replayed graph shows none."""
-    if not isinstance(model, Engine):
-        return model
-
-    def forward(before: Tensor, after: Tensor, *, k: int) -> object:
-        with torch.inference_mode(False), torch.no_grad():
-            return model.run(before, after, None, k=k)
-
-    return forward
+    return model.unrecorded if isinstance(model, Engine) else model
 
 
 def _references(
@@ -313,6 +332,8 @@ def _one_reference(
         report.skipped.append(f"reference, {name}, {batch} pairs of {size} px: out of memory.")
         return
     report.reference.append(Reference(name, batch, size, batch / seconds))
+    del forward
+    _free()
 
 
 def _inside(config: Config, images: list[Tensor]) -> Tensor:
@@ -331,11 +352,15 @@ def _seconds(forward: Callable[[], object], device: torch.device, times: int = 1
     return time.perf_counter() - began
 
 
-def _fill_speedups(report: Report, full: int) -> None:
+def fill_speedups(report: Report, full: int) -> None:
+    """Set every row's speed-ups, where what they are relative to was measured, too."""
     base = {
         (row.mode, row.batch, row.size): row.pairs_per_s for row in report.rows if row.k == full
     }
     for index, row in enumerate(report.rows):
-        speed = base.get((row.mode, row.batch, row.size))
-        if speed:
-            report.rows[index] = dataclasses.replace(row, speedup=row.pairs_per_s / speed)
+        mine, plain = (base.get((mode, row.batch, row.size)) for mode in (row.mode, "paper"))
+        report.rows[index] = dataclasses.replace(
+            row,
+            speedup=row.pairs_per_s / mine if mine else None,
+            over_fp32=row.pairs_per_s / plain if plain else None,
+        )

@@ -8,6 +8,7 @@ versions and the device themselves, so a stale entry is compiled again, never us
 from __future__ import annotations
 
 import os
+from contextlib import suppress
 from pathlib import Path
 
 
@@ -20,10 +21,16 @@ def cache_folder() -> Path:
 
 
 def keep_compiled() -> None:
-    """Have PyTorch and Triton keep what they compile; call before the first compilation."""
+    """Have PyTorch and Triton keep what they compile; call before the first compilation.
+
+    Where the folder cannot be written, their own temporary folders serve.
+    """
     folder = cache_folder()
-    os.environ.setdefault("TORCHINDUCTOR_CACHE_DIR", str(folder / "inductor"))
-    os.environ.setdefault("TRITON_CACHE_DIR", str(folder / "triton"))
+    for name, part in (("TORCHINDUCTOR_CACHE_DIR", "inductor"), ("TRITON_CACHE_DIR", "triton")):
+        with suppress(OSError):
+            (folder / part).mkdir(parents=True, exist_ok=True)
+            if os.access(folder / part, os.W_OK):
+                os.environ.setdefault(name, str(folder / part))
     import torch._functorch.config
     import torch._inductor.config
 

@@ -59,7 +59,11 @@ class FastEncoder(nn.Module):
         self.norm_bias: Tensor
         for name, value in held.items():
             self.register_buffer(name, value.detach().clone())
-        self.beside = Beside(device)
+        self.settle()
+
+    def settle(self) -> None:
+        """Get ready on the device where the weights are."""
+        self.beside = Beside(self.prefix.device)
         self.tables: dict[tuple[int, int], tuple[Tensor, Tensor]] = {}
 
     def forward(

@@ -8,6 +8,7 @@ from torch import nn
 from torch.nn.utils.fusion import fuse_conv_bn_eval
 
 from adadino.model.pyramid import Neck
+from adadino.model.stream import Compare
 
 Module = TypeVar("Module", bound=nn.Module)
 
@@ -25,4 +26,7 @@ def fold_batch_norms(module: Module) -> Module:
             part.reduce = fuse_conv_bn_eval(part.reduce, part.norm1)
             part.local = fuse_conv_bn_eval(part.local, part.norm2)
             part.norm1 = part.norm2 = nn.Identity()  # type: ignore[assignment]
+        elif isinstance(part, Compare):
+            part.fuse = fuse_conv_bn_eval(part.fuse, part.norm)
+            part.norm = nn.Identity()  # type: ignore[assignment]
     return module

@@ -5,6 +5,8 @@ It holds copies: what happens to the model afterwards does not reach it. It cann
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from copy import deepcopy
 from typing import Literal, Self, cast
 
@@ -28,6 +30,8 @@ Precision = Literal["auto", "fp32", "bf16", "fp8", "int8"]
 class Engine(Detector):
     """AdaDINO for inference. Make one with `optimize`."""
 
+    backbone_path = "encoder"
+
     def __init__(
         self, model: AdaDINO, *, precision: Precision, compile: bool, cuda_graph: bool
     ) -> None:
@@ -39,10 +43,19 @@ class Engine(Detector):
         self.normalize = deepcopy(model.normalize)
         self.encoder = FastEncoder(model.encoder, dtype=dtype, kind=kind)
         self.refine = Refine(model, dtype=dtype, compile=compile)
-        self.graphs = Graphs(self.run) if cuda_graph else None
-        self._patches = torch.compile(self.patches, dynamic=False) if compile else self.patches
+        self.graphs = Graphs() if cuda_graph else None
+        # Functions, not bound methods: an engine that holds itself would hold its memory.
+        self._cut = torch.compile(Engine.patches, dynamic=False) if compile else Engine.patches
         self.eval()
         self.requires_grad_(False)
+
+    def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Self:
+        held = self.normalize.mean
+        super()._apply(fn, recurse)  # type: ignore[no-untyped-call]  # torch leaves it bare
+        if self.normalize.mean is not held:  # moved: what was recorded lies where nothing is
+            self.graphs = None if self.graphs is None else Graphs()
+            self.encoder.settle()
+        return self
 
     def train(self, mode: bool = True) -> Self:
         """Stay in eval mode: there is nothing to train."""
@@ -52,15 +65,34 @@ class Engine(Detector):
         self, before: Tensor, after: Tensor, *, k: int | None = None, chunks: Tensor | None = None
     ) -> Output:
         """Find the change between two batches of images; see `AdaDINO.forward`."""
+        return self._answer(before, after, k, chunks, graphs=self.graphs)
+
+    def unrecorded(
+        self, before: Tensor, after: Tensor, *, k: int | None = None, chunks: Tensor | None = None
+    ) -> Output:
+        """`forward` without a CUDA graph: for a shape that comes once, or to see every kernel."""
+        return self._answer(before, after, k, chunks, graphs=None)
+
+    def _answer(
+        self,
+        before: Tensor,
+        after: Tensor,
+        k: int | None,
+        chunks: Tensor | None,
+        *,
+        graphs: Graphs | None,
+    ) -> Output:
         check_pair(before, after)
         k = self.config.bscs.k if k is None else k
         if not 1 <= k <= self.config.bscs.chunks:
             raise ConfigError(f"k is {k}, must be between 1 and {self.config.bscs.chunks}.")
-        run = self.run if self.graphs is None or not before.is_cuda else self.graphs
         # Ordinary tensors without gradients, also inside inference_mode: buffers that live from
-        # call to call could not be written outside of it otherwise.
-        with torch.inference_mode(False), torch.no_grad():
-            return cast(Output, run(before, after, chunks, k=k))
+        # call to call could not be written outside of it otherwise. And the tensors' own device:
+        # Triton and graphs take the current one.
+        with torch.inference_mode(False), torch.no_grad(), _current(before.device):
+            if graphs is None or not before.is_cuda:
+                return self.run(before, after, chunks, k=k)
+            return cast(Output, graphs(self.run, before, after, chunks, k=k))
 
     def run(self, before: Tensor, after: Tensor, chunks: Tensor | None, *, k: int) -> Output:
         """The forward pass itself: what a graph records."""
@@ -68,7 +100,7 @@ class Engine(Detector):
         images = self.pad(torch.cat((before, after)).float())
         padded = images.shape[-2], images.shape[-1]
         grid = padded[0] // self.stride, padded[1] // self.stride
-        encoding = self.encoder(self._patches(images), grid, k=k, chunks=chunks)
+        encoding = self.encoder(self._cut(self, images), grid, k=k, chunks=chunks)
         pyramid, finest = self.refine(encoding.features, encoding.responses, images)
         logits = F.interpolate(finest, padded, mode="bilinear", align_corners=False)
         return Output(logits[..., :height, :width], pyramid, encoding.responses, encoding.scores)
@@ -80,15 +112,17 @@ class Engine(Detector):
             images = F.pad(images, (0, right, 0, bottom), mode="replicate")
         return images
 
+    def enlarge(self, images: Tensor) -> Tensor:
+        """See `AdaDINO.enlarge`."""
+        if self.config.scale == 1:
+            return images
+        size = [side * self.config.scale for side in images.shape[-2:]]
+        return F.interpolate(images, size, mode="bilinear", align_corners=True, antialias=True)
+
     def patches(self, images: Tensor) -> Tensor:
         """Enlarge, normalise and cut images (2B, 3, H, W) into patches (2B, hw, 3 p p)."""
-        if self.config.scale != 1:
-            size = [side * self.config.scale for side in images.shape[-2:]]
-            images = F.interpolate(
-                images, size, mode="bilinear", align_corners=True, antialias=True
-            )
         p = self.config.backbone.patch
-        images = self.normalize(images).to(self.dtype)
+        images = self.normalize(self.enlarge(images)).to(self.dtype)
         cells = images.unflatten(3, (-1, p)).unflatten(2, (-1, p))  # (2B, 3, h, p, w, p)
         return cells.permute(0, 2, 4, 1, 3, 5).flatten(3).flatten(1, 2)
 
@@ -121,12 +155,17 @@ def optimize(
     if precision == "fp8" and cuda and torch.cuda.get_device_capability(device) < (8, 9):
         raise ConfigError("precision fp8 needs an NVIDIA GPU of compute capability 8.9; use bf16.")
     keep_compiled()
-    return Engine(
-        model,
-        precision=precision,
-        compile=cuda if compile is None else compile,
-        cuda_graph=cuda if cuda_graph is None else cuda_graph and cuda,
-    )
+    with torch.inference_mode(False):  # its tensors outlive whatever mode it is made in
+        return Engine(
+            model,
+            precision=precision,
+            compile=cuda if compile is None else compile,
+            cuda_graph=cuda if cuda_graph is None else cuda_graph and cuda,
+        )
+
+
+def _current(device: torch.device) -> AbstractContextManager[object]:
+    return torch.cuda.device(device) if device.type == "cuda" else nullcontext()
 
 
 def computes_bf16(device: torch.device) -> bool:

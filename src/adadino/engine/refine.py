@@ -43,11 +43,14 @@ class Refine(nn.Module):
         self, features: list[Tensor], responses: Responses | None, images: Tensor
     ) -> tuple[list[Tensor], Tensor]:
         """Returns P_2..P_5, finest first, and the refined finest logits, float32."""
-        local = None
+        differences, evidence = self.neck(features), None
         if self.stream is not None:
-            local = self.stream(images.to(self.dtype, memory_format=torch.channels_last))
+            evidence = self.stream(images.to(self.dtype, memory_format=torch.channels_last))
+            differences = evidence.join(differences)
         if responses is not None:
             responses = Responses(*(one.to(self.dtype) for one in responses))
-        pyramid = self.decoder(self.neck(features, local), responses)
+        pyramid = self.decoder(differences, responses)
         finest = pyramid[0].float() if self.refiner is None else self.refiner(pyramid[0])
+        if self.stream is not None and evidence is not None:
+            finest = self.stream.refine(finest, evidence)
         return pyramid, finest

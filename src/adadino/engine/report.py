@@ -18,6 +18,7 @@ HEADER = [
     "batch",
     "px",
     *(column for name in OURS for column in (name, f"paper: {name}")),
+    "x eager fp32",
     "GB",
     "first call, s",
 ]
@@ -45,7 +46,8 @@ def _cells(row: Row, *, published: bool) -> list[str]:
     for ours, theirs, form in figures:
         text.append(_number(ours, form))
         text.append(_number(theirs.get(row.k) if quoted else None, ".2f"))
-    return [*text, _number(row.memory_gb, ".2f"), _number(row.first_call_s, ".1f")]
+    rest = (row.over_fp32, ".2f"), (row.memory_gb, ".2f"), (row.first_call_s, ".1f")
+    return [*text, *(_number(value, form) for value, form in rest)]
 
 
 def _number(value: float | None, form: str) -> str:
@@ -85,7 +87,13 @@ def _markdown(header: Sequence[str], body: Sequence[Sequence[str]]) -> list[str]
 
 
 def plot(report: Report, path: Path, *, title: str, sweep: str | None) -> bool:
-    """Pairs/s, and on a GPU memory, against k or what was swept; False without matplotlib."""
+    """Pairs/s, and on a GPU memory, against k or what was swept.
+
+    Returns:
+        Whether there is a plot: not without rows, not without matplotlib.
+    """
+    if not report.rows:
+        return False
     try:
         import matplotlib
     except ImportError:
@@ -95,13 +103,17 @@ def plot(report: Report, path: Path, *, title: str, sweep: str | None) -> bool:
     from matplotlib import pyplot as plt
 
     across = sweep or "k"
-    memory = any(row.memory_gb is not None for row in report.rows)
+    measured = report.rows
+    if sweep is None:  # one curve for each mode is one shape
+        shape = measured[0].batch, measured[0].size
+        measured = [row for row in measured if (row.batch, row.size) == shape]
+    memory = any(row.memory_gb is not None for row in measured)
     figure, axes = plt.subplots(1, 2 if memory else 1, figsize=(10 if memory else 5.5, 4))
     panels = [("pairs_per_s", "pairs/s", axes[0] if memory else axes)]
     panels += [("memory_gb", "peak memory, GB", axes[1])] if memory else []
     for name, label, axis in panels:
-        for mode, k in dict.fromkeys((r.mode, None if across == "k" else r.k) for r in report.rows):
-            rows = [r for r in report.rows if r.mode == mode and k in (None, r.k)]
+        for mode, k in dict.fromkeys((r.mode, None if across == "k" else r.k) for r in measured):
+            rows = [r for r in measured if r.mode == mode and k in (None, r.k)]
             points = sorted((getattr(r, across), getattr(r, name)) for r in rows)
             legend = mode if k is None else f"{mode}, k={k}"
             axis.plot(*zip(*points, strict=True), marker="o", label=legend)

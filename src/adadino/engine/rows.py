@@ -13,6 +13,7 @@ quantised on the way, by row.
 
 from __future__ import annotations
 
+from functools import cache
 from typing import Literal, NamedTuple
 
 import torch
@@ -55,17 +56,37 @@ def product(x: Rows, weight: Rows, bias: Tensor | None, dtype: torch.dtype) -> T
         y = torch._int_mm(x.values, weight.values.t()).float() * left * right
         return (y if bias is None else y + bias).to(dtype)
     if x.values.is_cuda:
-        return torch._scaled_mm(
-            x.values,
-            weight.values.t(),
-            scale_a=left,
-            scale_b=right,
-            bias=bias,
-            out_dtype=dtype,
-            use_fast_accum=True,
-        )
+        inside = bias is None or _takes_bias(x.values.device)
+        y = _scaled(x.values, weight.values, left, right, bias if inside else None, dtype)
+        return y if inside or bias is None else y.add_(bias)
     y = (x.values.float() * left) @ (weight.values.float() * weight.scale[:, None]).t()
     return (y if bias is None else y + bias).to(dtype)
+
+
+def _scaled(
+    x: Tensor, weight: Tensor, left: Tensor, right: Tensor, bias: Tensor | None, dtype: torch.dtype
+) -> Tensor:
+    return torch._scaled_mm(
+        x,
+        weight.t(),
+        scale_a=left,
+        scale_b=right,
+        bias=bias,
+        out_dtype=dtype,
+        use_fast_accum=True,
+    )
+
+
+@cache
+def _takes_bias(device: torch.device) -> bool:
+    """Whether the device's library adds a bias to a product scaled by row: not every one does."""
+    x = torch.ones(64, 64, device=device).to(torch.float8_e4m3fn)
+    scale, bias = torch.ones(64, device=device), torch.ones(64, device=device, dtype=torch.bfloat16)
+    try:
+        y = _scaled(x, x, scale[:, None], scale[None], bias, torch.bfloat16)
+    except RuntimeError:
+        return False
+    return bool((y == 65).all())
 
 
 def take(values: Tensor, dim: int, keep: Tensor) -> Tensor:

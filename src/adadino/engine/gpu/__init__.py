@@ -1,6 +1,8 @@
 """Triton kernels: one for each operation of `adadino.engine.kernels`, same names and arguments.
 
 All of them are bound by memory, so each reads its operands once, computes in float32 and writes its
-results once. Block shapes at the top of a file are what a GPU wants tuned. Imported only where
-Triton runs; `TRITON_INTERPRET=1` runs them on a CPU, which is how the tests do it.
+results once. Block shapes at the top of a file are what a GPU wants tuned. Numbers that follow the
+batch and the image are `do_not_specialize`: Triton would compile a kernel again for a batch of one,
+and again for one that sixteen divides, and gain nothing. Imported only where Triton runs;
+`TRITON_INTERPRET=1` runs them on a CPU, which is how the tests do it.
 """

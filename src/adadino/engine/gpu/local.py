@@ -85,7 +85,7 @@ def group_affine(x: Tensor, norm: nn.GroupNorm) -> Affine:
     return scale, shift
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["places"])
 def _affine_silu(x, scale, shift, out, size, places, C, BLOCK: tl.constexpr):
     at = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
     mask = at < size
@@ -106,7 +106,7 @@ def affine_silu(x: Tensor, affine: Affine) -> Tensor:
     return out
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["h", "w"])
 def _depthwise(
     x,
     weight,
@@ -163,7 +163,7 @@ def depthwise(x: Tensor, weight: Tensor, *, after: Literal["none", "gelu"] = "no
     return out
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["places"])
 def _context(
     x,
     scale,

@@ -35,7 +35,7 @@ def _store_rows(y, out, scales, row, column, mask, D: tl.constexpr, EIGHT: tl.co
     tl.store(out + at, y.to(out.dtype.element_ty), mask=mask)
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["rows"])
 def _layer_norm(
     x,
     shift,
@@ -90,7 +90,7 @@ def layer_norm(
     return Rows(out, None if kind is None else scales)
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["pairs", "tokens", "prefix"])
 def _layer_norm_pooled(
     x,
     shift,
@@ -184,7 +184,7 @@ def layer_norm_pooled(
     return Rows(out, None if kind is None else scales), parts
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["pairs", "tokens", "prefix"])
 def _pair_norm(
     x,
     shift,

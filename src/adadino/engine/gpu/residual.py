@@ -17,7 +17,7 @@ def _tanh(x):
     return 2.0 * tl.sigmoid(2.0 * x) - 1.0
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["pairs", "tokens", "prefix"])
 def _gated_residual(
     x,
     local,

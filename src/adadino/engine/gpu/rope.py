@@ -8,7 +8,7 @@ import triton.language as tl
 from torch import Tensor
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["tokens"])
 def _rope(
     qkv,
     cos,

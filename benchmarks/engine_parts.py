@@ -1,0 +1,190 @@
+"""The engine's parts, timed alone, each beside the least that its bytes or operations would take.
+
+`floor` is at 4.0 TB/s and 790 (bf16) or 1500 (fp8) TFLOP/s. Used by `engine_gpu.py`.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+from torch.nn.attention import SDPBackend, sdpa_kernel
+
+from adadino.config import Config
+from adadino.engine.kernels import activation, local, norm, residual, rope
+from adadino.engine.rows import product, quantize
+from adadino.model.backbone import rope_tables
+
+BYTES, BF16, FP8 = 4.0e12, 790e12, 1500e12
+half = torch.bfloat16
+
+
+class Timer:
+    """Makes inputs on a device and times what runs there."""
+
+    def __init__(self, device: torch.device) -> None:
+        self.device = device
+
+    def randn(self, *shape: int, dtype: torch.dtype = half) -> Tensor:
+        """Random numbers: on zeros a matrix product draws less power, and runs faster."""
+        return torch.randn(shape, device=self.device).to(dtype)
+
+    def ms(self, run: Callable[[], object]) -> float:
+        """The median time of a call, the cache cold."""
+        if self.device.type == "cuda":
+            from triton.testing import do_bench
+
+            return float(do_bench(run, warmup=20, rep=100, return_mode="median"))
+        run()
+        began = time.perf_counter()
+        run()
+        return 1e3 * (time.perf_counter() - began)
+
+    def row(
+        self, name: str, run: Callable, *, moved: float = 0, flops: float = 0, rate: float = BF16
+    ) -> dict:
+        """One line of the table; what cannot run here is a line, too."""
+        try:
+            taken = self.ms(run)
+        except (RuntimeError, NotImplementedError, AssertionError) as error:
+            return {"what": name, "why": f"{type(error).__name__}: {error}".splitlines()[0][:120]}
+        return {
+            "what": name,
+            "us": round(1e3 * taken, 1),
+            "floor_us": round(1e6 * max(moved / BYTES, flops / rate), 1),
+            "TB/s": round(moved / taken / 1e9, 2),
+            "TFLOP/s": round(flops / taken / 1e9),
+        }
+
+
+def ceilings(device: torch.device, side: int) -> Iterator[dict]:
+    """What the device reaches at its best: a copy, and square products of this side."""
+    t = Timer(device)
+    big = torch.empty(64 * side**2, dtype=torch.uint8, device=device).random_()
+    copy = torch.empty_like(big)
+    a, b = t.randn(side, side), t.randn(side, side)
+    left, right = quantize(a, "fp8"), quantize(b, "fp8")
+    yield t.row("copy", lambda: copy.copy_(big), moved=2 * big.numel())
+    yield t.row(f"bf16 {side}^3", lambda: a @ b, flops=2 * side**3)
+    run = lambda: product(left, right, None, half)  # noqa: E731
+    yield t.row(f"fp8 by row {side}^3", run, flops=2 * side**3, rate=FP8)
+
+
+def kernels(config: Config, batch: int, grid: int, device: torch.device) -> Iterator[dict]:
+    """Each kernel at the size that it has in the model."""
+    t = Timer(device)
+    b, D, heads = config.backbone, config.backbone.dim, config.backbone.heads
+    B, h, H = batch, grid, config.cgla_hidden
+    N, M = b.prefix + h * h, 2 * B * (b.prefix + h * h)
+    tokens, places = M * D * 2, 2 * B * h * h * D * 2  # bytes in bf16
+    x = t.randn(2 * B, N, D)
+    vectors = {n: t.randn(D, dtype=torch.float32) for n in ("shift", "weight", "bias")}
+    given = {**vectors, "eps": 1e-5}
+    qkv = t.randn(2 * B, N, 3 * D)
+    tables = rope_tables(h, h, prefix=b.prefix, head_dim=D // heads, theta=100.0, device=device)
+    z, small = t.randn(B, h * h, H), B * h * h * H * 2
+    affine = tuple(t.randn(B, H, dtype=torch.float32) for _ in "ab")
+    layer = nn.GroupNorm(8, H).to(device).requires_grad_(False)
+    both, taps = t.randn(B, h, h, 2 * D), t.randn(9, 2 * D)
+    narrow = taps[:, :H].contiguous()
+    conv = taps.t().reshape(-1, 1, 3, 3).contiguous(memory_format=torch.channels_last)
+    maps = t.randn(B, h * h, 2, D), t.randn(B, h * h, D)
+    gates = {
+        "gate_spatial": torch.rand(B, h * h, device=device),
+        "gate_channel": torch.rand(B, D, device=device),
+        "gamma_self": t.randn(D, dtype=torch.float32) * 1e-3,
+        "gamma_delta": t.randn(D, dtype=torch.float32) * 1e-3,
+        "sign": -1,
+    }
+    spatial = vectors["shift"][:H].contiguous(), vectors["bias"][:1].contiguous()
+    pair = {"prefix": b.prefix, "shift": vectors["shift"]}
+    runs: dict[str, tuple[Callable, float]] = {
+        "layer_norm": (lambda: norm.layer_norm(x, **given), 2 * tokens),
+        "layer_norm -> fp8": (lambda: norm.layer_norm(x, **given, kind="fp8"), 1.5 * tokens),
+        "layer_norm + pool": (
+            lambda: norm.layer_norm_pooled(x, prefix=b.prefix, **given),
+            2 * tokens,
+        ),
+        "rope": (lambda: rope.rope_(qkv, *tables, heads=heads), 4 * tokens),
+        "pair_norm": (lambda: norm.pair_norm(x, **pair), 3 * places),
+        "group_affine, H": (lambda: local.group_affine(z, layer), small),
+        "affine_silu, H": (lambda: local.affine_silu(z, affine), 2 * small),
+        "context, H": (lambda: local.context(z, affine, *spatial), 2 * small),
+        "depthwise, H": (lambda: local.depthwise(z.view(B, h, h, H), narrow), 2 * small),
+        "depthwise + gelu, 2D": (lambda: local.depthwise(both, taps, after="gelu"), 2 * places),
+        "  the same, cuDNN": (
+            lambda: F.gelu(F.conv2d(both.permute(0, 3, 1, 2), conv, padding=1, groups=2 * D)),
+            2 * places,
+        ),
+        "gated_residual": (lambda: residual.gated_residual_(x, *maps, **gates), 3.5 * places),
+    }
+    for width in (b.ffn, 6 * b.ffn // 16):
+        hidden = t.randn(M, width)
+        run = lambda hidden=hidden: activation.activate(hidden, kind="fp8")  # noqa: E731
+        runs[f"gelu -> fp8, {width}"] = (run, 3 * hidden.numel())
+    for name, (run, moved) in runs.items():
+        yield t.row(name, run, moved=moved)
+
+
+def products(config: Config, batch: int, grid: int, device: torch.device) -> Iterator[dict]:
+    """The matrix products and the attention, each in the ways that the engine could do it."""
+    t = Timer(device)
+    b = config.backbone
+    D, heads, N = b.dim, b.heads, b.prefix + grid**2
+    M = 2 * batch * N
+    x, sums = t.randn(M, D), t.randn(M, D)
+    rows8 = quantize(x, "fp8")
+    w, bias, proj = t.randn(3 * D, D), t.randn(3 * D), t.randn(D, D)
+    w8 = quantize(w, "fp8")
+    yield t.row("qkv", lambda: F.linear(x, w, bias), flops=2 * M * D * 3 * D)
+    run = lambda: product(rows8, w8, bias, half)  # noqa: E731
+    yield t.row("qkv fp8", run, flops=2 * M * D * 3 * D, rate=FP8)
+    run = lambda: product(rows8, w8, None, half)  # noqa: E731
+    yield t.row("qkv fp8, no bias", run, flops=2 * M * D * 3 * D, rate=FP8)
+    yield t.row("proj into the tokens", lambda: sums.addmm_(x, proj), flops=2 * M * D * D)
+    yield t.row("proj, then add", lambda: sums.add_(x @ proj), flops=2 * M * D * D)
+    for width in (b.ffn, 6 * b.ffn // 16):
+        yield from _ffn(t, x, sums, rows8, width)
+    yield from _attention(t, 2 * batch, N, heads, D // heads)
+    yield from _attention(t, 2 * batch, N - b.prefix, heads, D // heads)
+    both, w4 = t.randn(batch * grid**2, 4 * D), t.randn(D // 2, 4 * D)
+    two = both[:, : 2 * D].contiguous(), both[:, 2 * D :].contiguous()
+    halves = w4[:, : 2 * D].contiguous(), w4[:, 2 * D :].t().contiguous()
+    flops = 2 * len(both) * 4 * D * D // 2
+    yield t.row("CGLA 4D, one product", lambda: F.linear(both, w4), flops=flops)
+    run = lambda: F.linear(two[0], halves[0]).addmm_(two[1], halves[1])  # noqa: E731
+    yield t.row("CGLA 4D, two that add up", run, flops=flops)
+
+
+def _ffn(t: Timer, x: Tensor, sums: Tensor, rows8: object, width: int) -> Iterator[dict]:
+    M, D = x.shape
+    flops = 2 * M * D * width
+    up, bias, down = t.randn(width, D), t.randn(width), t.randn(width, D)
+    hidden, turned = t.randn(M, width), down.t().contiguous()
+    up8, down8, hidden8 = (quantize(one, "fp8") for one in (up, turned, hidden))
+    runs: dict[str, Callable] = {
+        f"up {width}, GELU epilogue": lambda: torch._addmm_activation(
+            bias, x, up.t(), use_gelu=True
+        ),
+        f"up {width}, GELU kernel": lambda: activation.activate(F.linear(x, up, bias)),
+        f"up {width} fp8": lambda: product(rows8, up8, bias, half),
+        f"down {width} into the tokens": lambda: sums.addmm_(hidden, down),
+        f"down {width}, the other layout": lambda: sums.addmm_(hidden, turned.t()),
+        f"down {width} fp8, then add": lambda: sums.add_(product(hidden8, down8, None, half)),
+    }
+    for name, run in runs.items():
+        yield t.row(name, run, flops=flops, rate=FP8 if "fp8" in name else BF16)
+    sums.normal_()
+
+
+def _attention(t: Timer, images: int, tokens: int, heads: int, dim: int) -> Iterator[dict]:
+    q, k, v = t.randn(images, tokens, 3, heads, dim).permute(2, 0, 3, 1, 4)
+    flops = 4 * images * heads * tokens**2 * dim
+    for backend in (SDPBackend.CUDNN_ATTENTION, SDPBackend.FLASH_ATTENTION):
+        name = f"attention {tokens}, {backend.name.split('_')[0].lower()}"
+        with sdpa_kernel(backend):
+            run = lambda: F.scaled_dot_product_attention(q, k, v)  # noqa: E731
+            yield t.row(name, run, flops=flops)

@@ -1,0 +1,62 @@
+"""Does a faster model still draw the same map? Scores and pixels of several models on one split."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from adadino.metrics import Confusion, confusion_counts
+from adadino.model.detector import Detector
+
+
+@dataclass(frozen=True)
+class Agreement:
+    """A model beside the first one."""
+
+    name: str
+    f1: float
+    f1_change: float
+    """Points of F1 over the first model."""
+    pixels: float
+    """Share of pixels with the same answer, change or none."""
+    pairs: int
+
+
+@torch.inference_mode()
+def agree(
+    models: Mapping[str, Detector],
+    batches: Iterable[tuple[Tensor, Tensor, Tensor]],
+    *,
+    k: int | None = None,
+    threshold: float = 0.5,
+) -> list[Agreement]:
+    """Run models over labelled batches and compare them with the first one.
+
+    Args:
+        models: The models by name, on one device; the first is the measure.
+        batches: First dates and second dates (B, 3, H, W) as uint8, labels (B, H, W).
+        k: FFN chunks to execute, if not the models' own.
+        threshold: Probability from which a pixel changed.
+    """
+    counts: dict[str, list[Tensor]] = {name: [] for name in models}
+    same, pixels, pairs = dict.fromkeys(models, 0), 0, 0
+    for before, after, label in batches:
+        first: Tensor | None = None
+        for name, model in models.items():
+            device = model.normalize.mean.device
+            images = (image.to(device).float() / 255 for image in (before, after))
+            probability = model(*images, k=k).logits.float().softmax(1)[:, 1]
+            changed = probability >= threshold
+            first = changed if first is None else first
+            same[name] += int((changed == first).sum())
+            counts[name].append(confusion_counts(changed, label.to(device)).cpu())
+        pixels, pairs = pixels + label.numel(), pairs + len(label)
+    scores = {name: Confusion.from_counts(torch.stack(c).sum(0)).f1 for name, c in counts.items()}
+    base = next(iter(scores.values()))
+    return [
+        Agreement(name, f1, 100 * (f1 - base), same[name] / pixels, pairs)
+        for name, f1 in scores.items()
+    ]

@@ -1,0 +1,71 @@
+"""Which model runs where a person left it open: the engine's on a GPU, the model itself elsewhere.
+
+On a CPU nothing is replaced unasked, so that results there stay what they are, byte for byte. The
+decoder is not compiled here: scenes and the page meet batches of many shapes, each would be
+compiled for most of a minute, and a scene is predicted in less.
+"""
+
+from __future__ import annotations
+
+import warnings
+from functools import cache
+from typing import Literal
+
+import torch
+
+from adadino.engine.kernels import has_triton
+from adadino.engine.kernels.norm import layer_norm
+from adadino.engine.model import Engine, computes_bf16, optimize
+from adadino.errors import AdaDINOWarning, ConfigError
+from adadino.model.adadino import AdaDINO
+from adadino.model.detector import Detector
+
+Choice = Literal["auto", "off", "bf16", "fp8", "int8"]
+
+
+def fastest(model: Detector, choice: Choice = "auto") -> Detector:
+    """The model to run in place of a model, on the device where it is.
+
+    Args:
+        model: AdaDINO, a peer, or an engine, which stays what it is.
+        choice: `auto` takes the engine in bf16 on a GPU that computes in it; `off` the model as it
+            is; a precision takes the engine in it, wherever that works.
+
+    Raises:
+        ConfigError: A precision was asked for that this model or device does not have.
+    """
+    if choice == "off" or isinstance(model, Engine):
+        return model
+    device = model.normalize.mean.device
+    if choice == "auto":
+        able = device.type == "cuda" and computes_bf16(device) and has_triton()
+        if not (able and isinstance(model, AdaDINO)):
+            return model
+        if (problem := kernel_problem(device)) is not None:
+            text = f"the inference engine does not run here, the plain model does: {problem}"
+            warnings.warn(text, AdaDINOWarning, stacklevel=2)
+            return model
+        return optimize(model, compile=False)
+    if not isinstance(model, AdaDINO):
+        raise ConfigError(
+            f"the engine runs AdaDINO, this model is the peer {model.config.peer}; use engine auto "
+            f"or off instead of {choice}."
+        )
+    if choice == "fp8" and device.type != "cuda":
+        raise ConfigError(f"engine fp8 needs an NVIDIA GPU, the model is on {device}; use bf16.")
+    return optimize(model, precision=choice, compile=False)
+
+
+@cache
+def kernel_problem(device: torch.device) -> str | None:
+    """Why the kernels do not run on a device; None if they do.
+
+    Triton compiles on the user's machine: without a C compiler, say, it cannot.
+    """
+    ones = torch.ones(16, device=device)
+    try:
+        rows = layer_norm(ones.view(1, 16), shift=ones, weight=ones, bias=ones, eps=1e-5)
+        found = bool((rows.values == 1).all())
+    except Exception as error:  # of Triton, of the driver, of the compiler: all mean the same
+        return f"{type(error).__name__}: {error}".splitlines()[0]
+    return None if found else "a kernel gives a wrong result"
