@@ -1,4 +1,4 @@
-"""The bundled model: the bytes that were released, the map they gave, and no larger than allowed."""
+"""The bundled model: the bytes that were released, and the map they gave."""
 
 from __future__ import annotations
 

@@ -18,7 +18,7 @@ from typer.testing import CliRunner
 from adadino.cli.app import app
 from adadino.data.synthetic import make_pair, write_geotiff_pair
 from adadino.errors import AdaDINOError, ConfigError, MemoryWarning
-from adadino.geo.tiles import plan
+from adadino.geo.tiles import Plan, plan
 from adadino.model.adadino import AdaDINO, Output
 from adadino.model.checkpoint import save
 from adadino.scene import SceneOptions, predict_scene
@@ -215,7 +215,7 @@ def shifted_by(scene, folder, monkeypatch, **options):
     """How far probabilities move at most when the grid of tiles moves."""
     maps = []
     for offset in ((0, 0), (11, 23), (30, 5)):
-        monkeypatch.setattr("adadino.scene.stream.plan", partial(plan, offset=offset))
+        monkeypatch.setattr("adadino.scene.stream.Plan", partial(Plan, offset=offset))
         run(scene, Nearby(with_bscs(SMALL, k=8)), folder / str(offset), **options)
         maps.append(read(folder / str(offset) / "p.tif"))
     assert np.ptp(maps[0]) > 0.8
@@ -305,3 +305,20 @@ def test_bad_input_is_one_sentence_and_leaves_nothing(scene, model, tmp_path, sp
     with pytest.raises(AdaDINOError):
         predict_scene(before, after, model, output=output, options=OPTIONS, device="cpu")
     assert not (tmp_path / "out").exists() or not list((tmp_path / "out").iterdir())
+
+
+def test_the_engine_runs_where_it_was_asked_for(scene, model, tmp_path):
+    plain = run(scene, model, tmp_path / "off", engine="off")
+    auto = run(scene, model, tmp_path / "auto")
+    fast = run(scene, model, tmp_path / "bf16", engine="bf16")
+    assert (tmp_path / "off" / "p.tif").read_bytes() == (tmp_path / "auto" / "p.tif").read_bytes()
+    near = np.abs(fast.probability - plain.probability)
+    assert 0 < near.max() < 0.3
+    assert near.mean() < 0.02
+    with rasterio.open(tmp_path / "bf16" / "c.tif") as raster:
+        assert raster.tags()["ADADINO_ENGINE"] == "bf16"
+        model_tag = raster.tags()["ADADINO_MODEL"]
+    with rasterio.open(tmp_path / "off" / "c.tif") as raster:
+        assert "ADADINO_ENGINE" not in raster.tags()
+        assert raster.tags()["ADADINO_MODEL"] == model_tag  # the same model, run another way
+    assert auto.change_fraction == plain.change_fraction

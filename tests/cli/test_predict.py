@@ -290,3 +290,15 @@ def assert_refused(said, reason):
     assert sentence[0].startswith("adadino: ")
     assert sentence[0].endswith(".")
     assert reason in sentence[0]
+
+
+def test_the_engine_is_chosen_by_name(predict, dates, tmp_path):
+    out = tmp_path / "c.tif"
+    code, _, _ = predict(*dates, "-o", out, "--engine", "bf16", "-q")
+    assert code == 0
+    with rasterio.open(out) as raster:
+        assert raster.tags()["ADADINO_ENGINE"] == "bf16"
+    code, _, err = predict(*dates, "-o", tmp_path / "d.tif", "--engine", "fp8")
+    assert code == 1
+    assert "engine fp8 needs an NVIDIA GPU" in err
+    assert not (tmp_path / "d.tif").exists()

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from adadino.errors import ConfigError
 from adadino.geo.fill import fill_invalid
-from adadino.geo.tiles import Tile, pad_reflect, plan, select
+from adadino.geo.tiles import Plan, Tile, pad_reflect, plan, select
 
 sizes = st.integers(1, 50)
 
@@ -123,3 +123,25 @@ def test_a_hole_mirrors_what_lies_beside_it():
 def test_the_nearer_side_fills_a_hole():
     image = np.array([[10, 0, 0, 0, 0, 50]])
     np.testing.assert_array_equal(fill_invalid(image, image > 0), [[10, 10, 10, 50, 50, 50]])
+
+
+@given(
+    st.integers(1, 300), st.integers(1, 300), st.integers(2, 70), st.data(),
+)  # fmt: skip
+def test_the_tiles_of_a_rectangle_are_those_of_the_plan_that_reach_into_it(
+    height, width, tile, data
+):
+    overlap = data.draw(st.integers(0, tile - 1))
+    row, col = data.draw(st.integers(0, height - 1)), data.draw(st.integers(0, width - 1))
+    rows = slice(row, data.draw(st.integers(row + 1, height)))
+    cols = slice(col, data.draw(st.integers(col + 1, width)))
+    tiles = Plan(height, width, tile=tile, overlap=overlap)
+    expected = [
+        one
+        for one in plan(height, width, tile=tile, overlap=overlap)
+        if one.row < rows.stop and one.row + tile > rows.start
+        and one.col < cols.stop and one.col + tile > cols.start
+    ]  # fmt: skip
+    assert tiles.meeting(rows, cols) == expected
+    assert tiles.number_meeting(rows, cols) == len(expected)
+    assert expected

@@ -53,6 +53,10 @@ def command(
         int | None, typer.Option(min=1, help="Threads that read; one per processor, at most 8.")
     ] = None,
     device: Annotated[str, typer.Option(help="auto, cpu, cuda, mps.")] = "auto",
+    engine: Annotated[
+        Literal["auto", "off", "bf16", "fp8", "int8"],
+        typer.Option(help="Inference engine: auto is bf16 on a GPU, off elsewhere."),
+    ] = "auto",
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace what exists.")] = False,
     resume: Annotated[
         bool, typer.Option("--resume", help="Go on from the rows of an interrupted run.")
@@ -67,11 +71,12 @@ def command(
         threshold=threshold,
         tile=tile,
         overlap=overlap,
-        batch=None if batch == "auto" else _whole(batch, "--batch"),
+        batch=None if batch == "auto" else whole_number(batch, "--batch"),
         readers=readers,
         selection=selection,
-        bands=None if bands is None else tuple(_whole(n, "--bands") for n in bands.split(",")),
-        scale=None if scale is None else _two(scale, "--scale"),
+        engine=engine,
+        bands=None if bands is None else band_numbers(bands),
+        scale=None if scale is None else two_numbers(scale, "--scale"),
         register=register,
         min_area=min_area,
         simplify=simplify,
@@ -143,14 +148,21 @@ def _kept_rows(output: Path) -> Iterator[None]:
         raise
 
 
-def _whole(text: str, option: str) -> int:
+def whole_number(text: str, option: str) -> int:
+    """The number that an option holds."""
     try:
         return int(text)
     except ValueError as error:
         raise typer.BadParameter(f"{option} has {text!r}, which is no whole number") from error
 
 
-def _two(text: str, option: str) -> tuple[float, float]:
+def band_numbers(text: str) -> tuple[int, ...]:
+    """The bands that --bands names."""
+    return tuple(whole_number(number, "--bands") for number in text.split(","))
+
+
+def two_numbers(text: str, option: str) -> tuple[float, float]:
+    """The two numbers that an option holds."""
     try:
         low, high = map(float, text.split(","))
     except ValueError as error:

@@ -34,7 +34,7 @@ from rasterio.errors import NotGeoreferencedWarning, RasterioError
 from rasterio.windows import Window
 
 from adadino.errors import WriteError
-from adadino.files import atomic
+from adadino.files import WAY_OUT, atomic
 from adadino.geo.grid import Grid
 
 BLOCK = 512
@@ -213,7 +213,7 @@ def check_target(
     if path.is_dir():
         raise WriteError(f"{path} is a folder; give the name of a file.")
     if path.exists() and not overwrite:
-        raise WriteError(f"{path} exists; choose another name, or allow it to be overwritten.")
+        raise WriteError(f"{path} exists; choose another name, or --overwrite.")
 
 
 @contextmanager
@@ -223,7 +223,7 @@ def _scratch(path: Path) -> Iterator[Path]:
         path.parent.mkdir(parents=True, exist_ok=True)
         folder = tempfile.TemporaryDirectory(prefix=f".{path.stem}.", dir=path.parent)
     except OSError as error:
-        raise WriteError(f"cannot write {path}: {error.strerror}.") from error
+        raise WriteError(f"cannot write {path}: {error.strerror}. {WAY_OUT}") from error
     with folder as name:
         yield Path(name)
 

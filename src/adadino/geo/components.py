@@ -2,6 +2,8 @@
 
 - Each band is labelled alone; labels that touch across a seam are joined by union-find. Memory is
   one band plus a few numbers for each component, so that the scene's height does not matter.
+- Probabilities are added as whole numbers, so that a sum does not depend on where bands, or the
+  parts of a scene that different processes saw, begin and end.
 - A component is named by its first pixel in reading order, which no other component has. GDAL's
   polygon of the same component starts at the same pixel, so the two meet without rasterising.
 """
@@ -19,6 +21,9 @@ from skimage.measure import label
 Block = tuple[int, NDArray[np.generic], NDArray[np.generic]]
 """The first row, the mask (h, W) and the probability (h, W) of a band of rows."""
 
+ONE = 2**28
+"""What a probability of 1 adds to a sum: as fine as float32, with room for 34 gigapixels."""
+
 CHANGE = 1
 """The mask's value for change; 0 is no change and 255 is nodata."""
 
@@ -33,10 +38,15 @@ class Components:
     """The first pixel's column: the smallest of that row."""
     count: NDArray[np.int64]
     """The number of pixels."""
-    prob_mean: NDArray[np.float64]
-    """The mean probability of the pixels."""
+    total: NDArray[np.int64]
+    """The sum of the pixels' probabilities, in units of 1 / `ONE`."""
     prob_max: NDArray[np.float64]
     """The highest probability of the pixels."""
+
+    @property
+    def prob_mean(self) -> NDArray[np.float64]:
+        """The mean probability of the pixels."""
+        return self.total / ONE / self.count
 
 
 def find_components(blocks: Iterable[Block], *, width: int, connectivity: int = 4) -> Components:
@@ -47,7 +57,7 @@ def find_components(blocks: Iterable[Block], *, width: int, connectivity: int = 
         width: The mask's number of columns.
         connectivity: 4 joins pixels that share an edge, 8 also those that share a corner.
     """
-    parts: list[_Sums] = []
+    parts: list[Sums] = []
     parent: list[int] = []  # of the labels of all bands; in pixels they count from 1
     above = np.zeros(width, np.int64)
     for row, mask, probability in blocks:
@@ -57,42 +67,37 @@ def find_components(blocks: Iterable[Block], *, width: int, connectivity: int = 
         )
         at = np.flatnonzero(changed)
         values = probability.ravel()[at].astype(np.float64)
-        each = _Sums(first=at + row * width, pixels=np.ones_like(at), total=values, top=values)
+        total = np.rint(values * ONE).astype(np.int64)
+        each = Sums(first=at + row * width, pixels=np.ones_like(at), total=total, top=values)
         parts.append(each.group(labels.ravel()[at] - 1, found))
 
         top, bottom = np.where(labels[[0, -1]] > 0, labels[[0, -1]] + len(parent), 0)
         parent.extend(range(len(parent), len(parent) + found))
-        for upper, lower in _touching(above, top, connectivity):
-            _join(parent, upper - 1, lower - 1)
+        for upper, lower in touching(above, top, connectivity):
+            join(parent, upper - 1, lower - 1)
         above = bottom
     if not parent:
-        nothing, never = np.zeros(0, np.int64), np.zeros(0)
-        return Components(nothing, nothing, nothing, never, never)
+        nothing = np.zeros(0, np.int64)
+        return Components(nothing, nothing, nothing, nothing, np.zeros(0))
 
-    roots, which = np.unique([_root(parent, i) for i in range(len(parent))], return_inverse=True)
     # A root is its component's smallest label, and labels run in reading order: so do the roots.
-    whole = _Sums(*map(np.concatenate, zip(*parts, strict=True))).group(which, len(roots))
-    return Components(
-        row=whole.first // width,
-        col=whole.first % width,
-        count=whole.pixels,
-        prob_mean=whole.total / whole.pixels,
-        prob_max=whole.top,
-    )
+    which, count = groups(parent)
+    whole = Sums(*map(np.concatenate, zip(*parts, strict=True))).group(which, count)
+    return whole.components(width)
 
 
-class _Sums(NamedTuple):
+class Sums(NamedTuple):
     """What pixels or pieces of components add up to."""
 
     first: NDArray[np.int64]
     """The first pixel's index in the scene."""
     pixels: NDArray[np.int64]
-    total: NDArray[np.float64]
-    """The sum of the probabilities."""
+    total: NDArray[np.int64]
+    """The sum of the probabilities, in units of 1 / `ONE`."""
     top: NDArray[np.float64]
     """The highest probability."""
 
-    def group(self, which: NDArray[np.int64], size: int) -> _Sums:
+    def group(self, which: NDArray[np.intp], size: int) -> Sums:
         """Gather the entries into `size` groups; entry i belongs to group `which[i]`."""
         first = np.full(size, np.iinfo(np.int64).max)
         np.minimum.at(first, which, self.first)
@@ -100,12 +105,22 @@ class _Sums(NamedTuple):
         np.maximum.at(top, which, self.top)
         pixels = np.zeros(size, np.int64)
         np.add.at(pixels, which, self.pixels)
-        total = np.zeros(size)
+        total = np.zeros(size, np.int64)
         np.add.at(total, which, self.total)
-        return _Sums(first, pixels, total, top)
+        return Sums(first, pixels, total, top)
+
+    def take(self, order: NDArray[np.intp]) -> Sums:
+        """The same entries in another order."""
+        first, pixels, total, top = self
+        return Sums(first[order], pixels[order], total[order], top[order])
+
+    def components(self, width: int) -> Components:
+        """The same with rows and columns, in a scene of so many columns."""
+        row, col = np.divmod(self.first, width)
+        return Components(row, col, self.pixels, self.total, self.top)
 
 
-def _touching(
+def touching(
     above: NDArray[np.int64], below: NDArray[np.int64], connectivity: int
 ) -> Iterator[tuple[int, int]]:
     """The pairs of labels that touch across a seam, each once."""
@@ -117,6 +132,12 @@ def _touching(
     return zip(both[0].tolist(), both[1].tolist(), strict=True)
 
 
+def groups(parent: list[int]) -> tuple[NDArray[np.intp], int]:
+    """The number of each label's group, in the order of their smallest labels, and how many."""
+    roots, which = np.unique([_root(parent, i) for i in range(len(parent))], return_inverse=True)
+    return which, len(roots)
+
+
 def _root(parent: list[int], i: int) -> int:
     """The smallest label that `i` is joined to; halves the path for the next time."""
     while parent[i] != i:
@@ -125,6 +146,7 @@ def _root(parent: list[int], i: int) -> int:
     return i
 
 
-def _join(parent: list[int], i: int, j: int) -> None:
+def join(parent: list[int], i: int, j: int) -> None:
+    """Put two labels into one group."""
     i, j = _root(parent, i), _root(parent, j)
     parent[max(i, j)] = min(i, j)

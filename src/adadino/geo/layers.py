@@ -20,7 +20,7 @@ import pyogrio
 from pyogrio.errors import DataSourceError
 
 from adadino.errors import InputError, VectorWarning, WriteError
-from adadino.files import atomic
+from adadino.files import WAY_OUT, atomic
 
 EPOCH = "1970-01-01"
 """The day of writing that files record."""
@@ -69,7 +69,7 @@ def write_layer(
     if form is None:
         raise InputError(f"cannot write polygons to {path}; end its name in {', '.join(FORMATS)}.")
     if path.exists() and not overwrite:
-        raise WriteError(f"{path} is already there; choose another name, or allow overwriting.")
+        raise WriteError(f"{path} is already there; choose another name, or --overwrite.")
     options = dict(form.options)
     if frame.crs is None:
         warnings.warn(
@@ -107,7 +107,7 @@ def _save(frame: gpd.GeoDataFrame, path: Path, driver: str, options: dict[str, s
                 **options,
             )
         except (DataSourceError, OSError) as error:
-            raise WriteError(f"cannot write {path.name}: {error}.") from error
+            raise WriteError(f"cannot write {path.name}: {error}. {WAY_OUT}") from error
 
 
 @contextmanager
@@ -129,7 +129,7 @@ def _beside(path: Path) -> Iterator[Path]:
         path.parent.mkdir(parents=True, exist_ok=True)
         folder = tempfile.TemporaryDirectory(dir=path.parent, prefix=f".{path.stem}.")
     except OSError as error:
-        raise WriteError(f"cannot write {path}: {error.strerror}.") from error
+        raise WriteError(f"cannot write {path}: {error.strerror}. {WAY_OUT}") from error
     with folder as name:
         yield Path(name)
 

@@ -179,6 +179,7 @@ def open_pair(
     scale: tuple[float, float] | None = None,
     resampling: str = "bilinear",
     shift: tuple[float, float] = (0.0, 0.0),
+    stretch: Stretch | None = None,
 ) -> PairReader:
     """Open two images of one place as a pair on `before`'s grid.
 
@@ -191,6 +192,8 @@ def open_pair(
         resampling: How `after` is interpolated if it must be warped: "nearest", "bilinear",
             "cubic" or another of rasterio's names.
         shift: Rows and columns by which `after` is moved down and right, as registration found.
+        stretch: That of a reader which opened this pair before. Nothing is sampled then, so that
+            many processes can open a large pair for the price of its headers.
 
     Returns:
         A reader, to be used in a `with` statement.
@@ -215,15 +218,19 @@ def open_pair(
     warp = None
     if not meeting.equal or shift != (0.0, 0.0):
         warp = Warp(meeting.after, meeting.grid, meeting.density, method, shift)
-    stretch = BYTES if scale is None else Stretch((scale[0],) * 3, (scale[1],) * 3)
+    known = stretch
+    if known is None:
+        known = BYTES if scale is None else Stretch((scale[0],) * 3, (scale[1],) * 3)
     reader = PairReader(
         (before, before_bands),
         (after, after_bands),
         meeting,
         warp=warp,
-        stretch=stretch,
+        stretch=known,
         warnings=found,
     )
+    if stretch is not None:
+        return reader
     try:
         if scale is None and not before_bands.is_uint8:
             reader.stretch = _joint_stretch(reader)

@@ -99,7 +99,9 @@ def write_item(
     try:
         text = json.dumps(item, indent=2, sort_keys=True, allow_nan=False, ensure_ascii=False)
     except (TypeError, ValueError) as error:
-        raise InputError(f"cannot write {path}: a property is no JSON ({error}).") from error
+        raise InputError(
+            f"cannot write {path}: a property is no JSON ({error}); give text, numbers or lists."
+        ) from error
     write_atomic(path, text + "\n")
 
 

@@ -2,16 +2,17 @@
 
 - All tiles have one size, so that they stack into batches; where the tiles reach beyond the
   scene, the excess is shared between both sides and filled by reflection.
-- The plan depends on the size of the scene and the settings only: a killed run, or another
-  batch size, finds the same tiles with the same numbers.
+- The plan depends on the size of the scene and the settings only: a killed run, another batch
+  size, or a process that has only a part of the scene finds the same tiles with the same numbers.
+- It is computed and not stored: a country at half a metre has a hundred million tiles.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import TypeVar, overload
 
 import numpy as np
 from numpy.typing import NDArray
@@ -46,6 +47,11 @@ class Tile:
             slice(max(self.col, 0), min(self.col + self.size, width)),
         )
 
+    def seen_from(self, rows: slice, cols: slice) -> Tile:
+        """The same tile of a smaller scene: a rectangle of this one."""
+        scene = rows.stop - rows.start, cols.stop - cols.start
+        return Tile(self.index, self.row - rows.start, self.col - cols.start, self.size, scene)
+
     @property
     def padding(self) -> Padding:
         """What is missing at (top, bottom), (left, right): what `pad_reflect` adds."""
@@ -63,6 +69,63 @@ class Tile:
             slice(rows.start - self.row, rows.stop - self.row),
             slice(cols.start - self.col, cols.stop - self.col),
         )
+
+
+class Plan(Sequence[Tile]):
+    """The tiles of a scene, row by row; see `plan`. A tile is made when it is asked for."""
+
+    def __init__(
+        self,
+        height: int,
+        width: int,
+        *,
+        tile: int = 512,
+        overlap: int = 128,
+        offset: tuple[int, int] = (0, 0),
+    ) -> None:
+        if tile < 1:
+            raise ConfigError(f"a tile of {tile} pixels is empty; choose 1 or more.")
+        if not 0 <= overlap < tile:
+            raise ConfigError(
+                f"an overlap of {overlap} pixels does not fit tiles of {tile}; choose 0 to "
+                f"{tile - 1}."
+            )
+        self._size, self._scene = tile, (height, width)
+        self._rows = _starts(height, tile, tile - overlap, offset[0])
+        self._cols = _starts(width, tile, tile - overlap, offset[1])
+
+    def __len__(self) -> int:
+        return len(self._rows) * len(self._cols)
+
+    @overload
+    def __getitem__(self, index: int) -> Tile: ...
+    @overload
+    def __getitem__(self, index: slice) -> list[Tile]: ...
+    def __getitem__(self, index: int | slice) -> Tile | list[Tile]:
+        if isinstance(index, slice):
+            return [self[i] for i in range(*index.indices(len(self)))]
+        if not 0 <= index < len(self):
+            raise IndexError(f"tile {index} of {len(self)}")
+        row, col = divmod(index, len(self._cols))
+        return Tile(index, self._rows[row], self._cols[col], self._size, self._scene)
+
+    def __iter__(self) -> Iterator[Tile]:
+        return map(self.__getitem__, range(len(self)))
+
+    def meeting(self, rows: slice, cols: slice) -> list[Tile]:
+        """The tiles that share pixels with a rectangle of the scene, in the plan's order."""
+        down, across = self._near(self._rows, rows), self._near(self._cols, cols)
+        return [self[i * len(self._cols) + j] for i in down for j in across]
+
+    def number_meeting(self, rows: slice, cols: slice) -> int:
+        """How many tiles share pixels with a rectangle of the scene."""
+        return len(self._near(self._rows, rows)) * len(self._near(self._cols, cols))
+
+    def _near(self, starts: range, span: slice) -> range:
+        """The numbers of the starts whose tiles reach into a span."""
+        first = -((starts.start + self._size - span.start - 1) // starts.step)
+        last = (span.stop - 1 - starts.start) // starts.step
+        return range(max(first, 0), min(last, len(starts) - 1) + 1)
 
 
 def plan(
@@ -88,16 +151,7 @@ def plan(
     Raises:
         ConfigError: The tile is empty, or the overlap leaves no step between tiles.
     """
-    if tile < 1:
-        raise ConfigError(f"a tile of {tile} pixels is empty; choose 1 or more.")
-    if not 0 <= overlap < tile:
-        raise ConfigError(
-            f"an overlap of {overlap} pixels does not fit tiles of {tile}; choose 0 to {tile - 1}."
-        )
-    rows = _starts(height, tile, tile - overlap, offset[0])
-    cols = _starts(width, tile, tile - overlap, offset[1])
-    corners = ((row, col) for row in rows for col in cols)
-    return [Tile(index, *corner, tile, (height, width)) for index, corner in enumerate(corners)]
+    return list(Plan(height, width, tile=tile, overlap=overlap, offset=offset))
 
 
 def _starts(length: int, tile: int, step: int, offset: int) -> range:

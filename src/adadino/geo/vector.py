@@ -15,7 +15,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal, NamedTuple, TypeAlias
 
 import geopandas as gpd
 import numpy as np
@@ -29,11 +29,20 @@ from rasterio.io import DatasetReader
 from rasterio.windows import Window
 
 from adadino.errors import ConfigError, InputError
-from adadino.geo.components import CHANGE, Block, find_components
+from adadino.geo.components import CHANGE, Block, Components, find_components
 from adadino.geo.grid import Grid
 
 Source: TypeAlias = NDArray[Any] | DatasetReader
 """An array (H, W), or an open raster of which the first band counts."""
+
+
+class Pieces(NamedTuple):
+    """Connected changes before they are measured, in reading order of their first pixels."""
+
+    outlines: NDArray[np.object_]
+    """Valid geometries on the lattice of pixel corners, each in its normal form."""
+    parts: Components
+
 
 ROWS = 512
 """The rows of a band; a multiple of the usual tile sizes, so that no tile is read twice."""
@@ -66,18 +75,40 @@ def polygons(
     """
     if connectivity not in (4, 8):
         raise ConfigError(f"connectivity is {connectivity}; choose 4 or 8.")
-    for name, value in (("min_area", min_area), ("simplify", simplify)):
-        if not 0 <= value < np.inf:
-            raise ConfigError(f"{name} is {value}; give a number from 0.")
+    check_limits(min_area, simplify)
     for name, source in (("mask", mask), ("probability", probability)):
         if source.shape != (grid.height, grid.width):
             raise InputError(
                 f"the {name} is {source.shape} pixels and the grid {(grid.height, grid.width)}; "
                 "give rasters of the grid's height and width."
             )
+    pieces = trace(mask, probability, connectivity=connectivity)
+    return measured(pieces, grid, min_area=min_area, simplify=simplify)
+
+
+def check_limits(min_area: float, simplify: float) -> None:
+    """Refuse limits that are none.
+
+    Raises:
+        ConfigError: One of them is negative, infinite or no number.
+    """
+    for name, value in (("min_area", min_area), ("simplify", simplify)):
+        if not 0 <= value < np.inf:
+            raise ConfigError(f"{name} is {value}; give a number from 0.")
+
+
+def trace(mask: Source, probability: Source, *, connectivity: Literal[4, 8] = 4) -> Pieces:
+    """Outline the changed pixels and add up their probabilities; see `polygons`."""
     blocks = _blocks(mask, probability)
-    parts = find_components(blocks, width=grid.width, connectivity=connectivity)
-    outlines = _outlines(mask, connectivity)
+    parts = find_components(blocks, width=mask.shape[1], connectivity=connectivity)
+    return Pieces(_outlines(mask, connectivity), parts)
+
+
+def measured(
+    pieces: Pieces, grid: Grid, *, min_area: float = 0.0, simplify: float = 0.0
+) -> gpd.GeoDataFrame:
+    """Measure pieces and lay them on the ground; see `polygons`."""
+    outlines, parts = pieces
     area, perimeter = _measure(outlines, parts.count, grid)
 
     order = np.lexsort((parts.col, parts.row, -area))
@@ -137,7 +168,9 @@ def _outlines(mask: Source, connectivity: int) -> NDArray[np.object_]:
     # Joined over a corner, a ring touches itself; as several polygons it is valid.
     broken = ~shapely.is_valid(outlines)
     outlines[broken] = shapely.make_valid(outlines[broken])
-    return outlines
+    # In the normal form it does not show where tracing, or joining parts, began.
+    normal: NDArray[np.object_] = shapely.normalize(outlines)
+    return normal
 
 
 def _measure(

@@ -6,6 +6,7 @@
 - On a GPU copies go through pinned memory and nothing waits: while one batch computes, the next
   is being copied in and the one before copied out and blended.
 - A batch that does not fit is halved, with a warning. The CPU never stands in unasked.
+- On a GPU the inference engine runs in the model's place, if nobody said otherwise.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from typing import TYPE_CHECKING, NamedTuple, TypeVar
 import torch
 from torch import Tensor
 
+from adadino.engine import Engine, fastest
 from adadino.errors import AdaDINOError, MemoryWarning
 from adadino.model.bscs import top_chunks
 from adadino.scene.journal import model_digest
@@ -64,25 +66,27 @@ class Forward:
     """
 
     def __init__(self, network: Detector, options: SceneOptions) -> None:
-        self.network = network
+        self.model, self.network = network, fastest(network, options.engine)
+        self.engine = self.network.precision if isinstance(self.network, Engine) else None
         self.device = network.normalize.mean.device
         self.options = options
         self.chunks: Tensor | None = None
         self.batch = 1
         self.warnings: list[str] = []
         self.stride = network.stride
-        self.kind = self.device.type
+        self.kind = " ".join(filter(None, (self.device.type, self.engine)))
 
     def digest(self) -> str:
         """Name the model by its tensors."""
-        return model_digest(self.network)
+        return model_digest(self.model)
 
     def tags(self) -> dict[str, object]:
         """What rasters say of the model."""
         config, ours = self.network.config, self.network.config.peer is None
         return {
             "ADADINO_PEER": config.peer,
-            "ADADINO_BACKBONE": config.backbone.name if self.network.dino is not None else None,
+            "ADADINO_BACKBONE": config.backbone.name if self.model.dino is not None else None,
+            "ADADINO_ENGINE": self.engine,
             "ADADINO_K": config.bscs.k if ours else None,
             "ADADINO_SELECTION": self.options.selection if ours else None,
         }
@@ -186,11 +190,13 @@ class Forward:
         """How many tiles fit the free memory, from what one takes."""
         side = self.options.tile
         blank = torch.zeros(1, 3, side, side, device=self.device)
+        # A graph would keep its memory, and the second pass would seem to take none.
+        run = self.network.unrecorded if isinstance(self.network, Engine) else self.network
         for _ in range(2):  # the first pass also loads kernels
             held = torch.cuda.memory_allocated(self.device)
             torch.cuda.reset_peak_memory_stats(self.device)
             try:
-                self.network(blank, blank, chunks=self.chunks)
+                run(blank, blank, chunks=self.chunks)
             except torch.OutOfMemoryError:
                 return 1
             one = torch.cuda.max_memory_allocated(self.device) - held

@@ -39,6 +39,11 @@ class OnnxForward:
         self.model, self.options = model, options
         self.stride, self.kind, self.batch = model.stride, model.device, 1
         self.warnings: list[str] = []
+        if options.engine not in ("auto", "off"):
+            raise ConfigError(
+                f"engine is {options.engine}, but {model.path} is exported and runs as it is; "
+                "leave it out, or predict with the checkpoint it came from."
+            )
         if model.size is not None and model.size != options.tile:
             raise ConfigError(
                 f"{model.path} takes tiles of {model.size} pixels only, not {options.tile}: give "

@@ -25,6 +25,8 @@ class SceneOptions:
     always go one by one, because sums of another shape round differently."""
     selection: Literal["scene", "batch"] = "scene"
     """Choose the FFN chunks once for the scene, or for every batch, as the paper does."""
+    engine: Literal["auto", "off", "bf16", "fp8", "int8"] = "auto"
+    """The inference engine: `auto` on a GPU only, in bf16; `off`; or a precision."""
     sample: int = 8
     """Tiles from which a scene's chunks are chosen."""
     bands: tuple[int, ...] | None = None

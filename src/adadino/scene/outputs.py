@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 import rasterio
+from numpy.typing import NDArray
 from rasterio.errors import NotGeoreferencedWarning
 
 from adadino.errors import WriteError
 from adadino.geo.cog import (
-    BLOCK,
     MASK,
     PROBABILITY,
     Layer,
@@ -144,15 +144,30 @@ def _identity(path: Path) -> tuple[int, int] | None:
         return None
 
 
+def change_flags(block: NDArray[np.float32], threshold: float) -> NDArray[np.uint8]:
+    """The mask of probabilities: 0, 1, and 255 where there is no data."""
+    flags = (block >= threshold).view(np.uint8)
+    flags[np.isnan(block)] = MASK.nodata
+    return flags
+
+
 def write_rasters(
-    journal: Journal,
+    blocks: Iterable[tuple[int, NDArray[np.float32]]],
     targets: Targets,
     grid: Grid,
     *,
     threshold: float,
     tags: Mapping[str, object],
 ) -> tuple[int, int]:
-    """Write the mask, and the probability if it was asked for; returns changed and valid pixels."""
+    """Write the mask, and the probability if it was asked for; returns changed and valid pixels.
+
+    Args:
+        blocks: (first row, probabilities (h, width)) from top to bottom.
+        targets: Their names.
+        grid: Where the pixels lie.
+        threshold: The probability from which a pixel changed.
+        tags: What the rasters say of themselves.
+    """
     changed = valid = 0
     with ExitStack() as stack:
 
@@ -161,15 +176,13 @@ def write_rasters(
 
         mask = writer(targets.mask, MASK)
         chance = writer(targets.probability, PROBABILITY) if targets.probability else None
-        for row, block in journal.blocks(BLOCK):
-            flags = (block >= threshold).view(np.uint8)
-            missing = np.isnan(block)
-            flags[missing] = MASK.nodata
+        for row, block in blocks:
+            flags = change_flags(block, threshold)
             mask.write(row, flags)
             if chance is not None:
                 chance.write(row, block)
             changed += int(np.count_nonzero(flags == 1))
-            valid += block.size - int(np.count_nonzero(missing))
+            valid += int(np.count_nonzero(flags != MASK.nodata))
     return changed, valid
 
 

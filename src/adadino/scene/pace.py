@@ -25,13 +25,14 @@ class Pace:
         self._tiles = tiles
         self._first = self._done = done
         self._megapixels = megapixels
-        self._empty = 0
+        self._empty = self._failed = 0
         self._started = time.monotonic()
 
-    def add(self, *, seen: int, empty: int) -> None:
-        """Count tiles that went through the model, and tiles that had nothing to see."""
-        self._done += seen + empty
+    def add(self, *, seen: int, empty: int = 0, failed: int = 0) -> None:
+        """Count what went through the model, what had nothing to see, and what failed."""
+        self._done += seen + empty + failed
         self._empty += empty
+        self._failed += failed
         if self._report is not None:
             self._report(self._done, self._tiles, self._message())
 
@@ -41,4 +42,6 @@ class Pace:
         left = round((self._tiles - self._done) / max(rate, 1e-9))
         minutes, seconds = divmod(left, 60)
         text = f"{rate * self._megapixels / self._tiles:.2f} MP/s, {minutes}:{seconds:02d} left"
-        return f"{text}, {self._empty} empty" if self._empty else text
+        if self._empty:
+            text += f", {self._empty} empty"
+        return f"{text}, {self._failed} failed" if self._failed else text

@@ -16,6 +16,7 @@ from rasterio.windows import Window
 from adadino.errors import AdaDINOWarning, InputError, RegistrationWarning
 from adadino.geo.raster import PairReader, PairWindow, open_pair
 from adadino.geo.register import Shift, estimate_shift
+from adadino.geo.stretch import Stretch
 from adadino.scene.options import SceneOptions
 
 ImagePath = str | PathLike[str]
@@ -61,6 +62,29 @@ def open_dates(before: ImagePath, after: ImagePath, options: SceneOptions) -> It
                 moved = open_pair(*names, **kinds, shift=(shift.dy, shift.dx))
             reader = stack.enter_context(moved)
         yield Pair(*names, reader, shift, registered, (*notes, *found))
+
+
+@contextmanager
+def reopen_dates(
+    before: ImagePath,
+    after: ImagePath,
+    options: SceneOptions,
+    *,
+    stretch: Stretch,
+    shift: Shift,
+    registered: bool,
+) -> Iterator[Pair]:
+    """Open dates of which stretch and shift are known, as `open_dates` left them; say nothing."""
+    names = str(before), str(after)
+    moved = (shift.dy, shift.dx) if registered else (0.0, 0.0)
+    with ExitStack() as stack:
+        stack.enter_context(rasterio.Env(GDAL_CACHEMAX=CACHE))
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", AdaDINOWarning)  # said when it was first opened
+            reader = open_pair(
+                *names, bands=options.bands, scale=options.scale, shift=moved, stretch=stretch
+            )
+        yield Pair(*names, stack.enter_context(reader), shift, registered, ())
 
 
 def _window_reader(reader: PairReader) -> Callable[[int, int, int, int], PairWindow]:

@@ -19,17 +19,12 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import adadino
 from adadino.errors import ConfigError
+from adadino.geo.cog import BLOCK
 from adadino.geo.stac import write_item
 from adadino.result import SceneResult
-from adadino.scene.journal import (
-    Journal,
-    file_facts,
-    open_journal,
-    outputs_begun,
-    work_folder,
-)
+from adadino.scene.facts import scene_facts, scene_tags
+from adadino.scene.journal import Journal, open_journal, outputs_begun, work_folder
 from adadino.scene.options import SceneOptions
 from adadino.scene.outputs import (
     Targets,
@@ -116,14 +111,14 @@ def predict_scene(
             open_journal(
                 targets.mask,
                 (pair.reader.grid.height, pair.reader.grid.width),
-                _facts(pair, forward, digest),
+                scene_facts(pair, forward, digest),
                 outputs=[str(path.resolve()) for path in targets.files],
                 resume=resume,
                 overwrite=overwrite,
             )
         )
         fill(journal, pair.reader, forward, progress)
-        tags = _tags(forward, pair, digest)
+        tags = scene_tags(forward, pair, digest)
         stack.enter_context(all_or_none(targets))
         result = _write(journal, targets, pair, forward, tags)
         result = dataclasses.replace(result, keep=keep)
@@ -143,7 +138,9 @@ def _write(
 ) -> SceneResult:
     """Make rasters, polygons and styles of the finished rows."""
     grid, options = pair.reader.grid, forward.options
-    changed, valid = write_rasters(journal, targets, grid, threshold=options.threshold, tags=tags)
+    changed, valid = write_rasters(
+        journal.blocks(BLOCK), targets, grid, threshold=options.threshold, tags=tags
+    )
     frame = find_polygons(journal, targets.mask, grid, options)
     write_vectors(frame, targets)
     return SceneResult(
@@ -171,40 +168,6 @@ class _TemporaryFolder:
         self.path = Path(tempfile.mkdtemp(prefix="adadino-"))
         # tempfile's own class would warn that nobody closed it.
         weakref.finalize(self, shutil.rmtree, self.path, ignore_errors=True)
-
-
-def _facts(pair: Pair, forward: Runner, digest: str) -> dict[str, object]:
-    """What the rows of a run depend on."""
-    options = forward.options
-    names = ("tile", "overlap", "selection", "sample", "bands", "scale", "register")
-    return {
-        "before": file_facts(pair.before),
-        "after": file_facts(pair.after),
-        "model": digest,
-        "device": forward.kind,
-        **{name: getattr(options, name) for name in names},
-        "batch": options.batch if options.selection == "batch" else None,
-        "version": adadino.__version__,
-    }
-
-
-def _tags(forward: Runner, pair: Pair, digest: str) -> dict[str, object]:
-    """How the rasters came about: no date, and nothing that does not move a pixel."""
-    options = forward.options
-    tags = {
-        "TIFFTAG_SOFTWARE": f"adadino {adadino.__version__}",
-        **forward.tags(),
-        "ADADINO_MODEL": digest[:16],
-        "ADADINO_THRESHOLD": options.threshold,
-        "ADADINO_TILE": options.tile,
-        "ADADINO_OVERLAP": options.overlap,
-        "ADADINO_BANDS": options.bands,
-        "ADADINO_SCALE": options.scale,
-        "ADADINO_SHIFT": (pair.shift.dy, pair.shift.dx) if pair.registered else None,
-        "ADADINO_BEFORE": Path(pair.before).name,
-        "ADADINO_AFTER": Path(pair.after).name,
-    }
-    return {name: value for name, value in tags.items() if value is not None}
 
 
 def _write_item(result: SceneResult, targets: Targets, tags: Mapping[str, object]) -> None:

@@ -37,7 +37,7 @@ class Runner(Protocol):
     stride: int
     """What the side of a tile must be a multiple of."""
     kind: str
-    """The kind of device: cpu, cuda."""
+    """The kind of device, and the engine's precision there: cpu, cuda, cuda bf16."""
 
     @property
     def chooses(self) -> bool:
@@ -64,9 +64,20 @@ class Runner(Protocol):
 
 @contextmanager
 def open_runner(
-    model: Detector | str | PathLike[str], device: str, options: SceneOptions
+    model: Detector | str | PathLike[str],
+    device: str,
+    options: SceneOptions,
+    *,
+    backbone: str | None = None,
 ) -> Iterator[Runner]:
-    """Get a model ready: an ONNX file without torch, anything else with it."""
+    """Get a model ready: an ONNX file without torch, anything else with it.
+
+    Args:
+        model: A model, or what `adadino.load` takes.
+        device: Where it runs.
+        options: How the scene is predicted.
+        backbone: The weights of a named model's backbone, if not where it says.
+    """
     if is_exported(model):
         assert isinstance(model, str | PathLike)
         from adadino.scene.onnx import OnnxForward
@@ -79,7 +90,7 @@ def open_runner(
     from adadino.model.checkpoint import load
     from adadino.scene.forward import Forward
 
-    network = load(model) if isinstance(model, str | PathLike) else model
+    network = load(model, backbone=backbone) if isinstance(model, str | PathLike) else model
     training = network.training
     # Outside of inference mode: what is moved inside of it cannot be trained afterwards.
     network = network.to(choose_device(device)).eval()

@@ -20,6 +20,7 @@ from adadino.errors import TrainingError
 from adadino.files import write_atomic
 from adadino.model import checkpoint as checkpoints
 from adadino.training.folder import BEST, CURVES, HISTORY, LAST, PICTURES
+from adadino.training.strategy import ShardedBackbone
 from adadino.training.task import ChangeTask, to_float
 
 
@@ -70,6 +71,10 @@ class Keeper(pl.Callback):
         better = row["f1"] > task.best_f1
         if better:
             task.best_f1 = row["f1"]
+        name = f"epoch-{int(row['epoch']):03d}.png"
+        sharded = isinstance(trainer.strategy, ShardedBackbone)
+        if sharded and not trainer.is_global_zero:
+            self.picture(task, None)  # the first rank's blocks wait for this one's shares
         if trainer.is_global_zero:
             if better:
                 extra = {"epoch": row["epoch"], "validation": {k: row[k] for k in ("f1", "iou")}}
@@ -78,13 +83,12 @@ class Keeper(pl.Callback):
                 checkpoints.save(task.model, self.folder / BEST, with_backbone=unnamed, extra=extra)
             write_atomic(self.folder / HISTORY, as_csv(task.history))
             pictures.curves(task.history, self.folder / CURVES)
-            name = f"epoch-{int(row['epoch']):03d}.png"
             self.picture(task, self.folder / PICTURES / name)
         trainer.save_checkpoint(self.folder / LAST)
 
     @torch.no_grad()
-    def picture(self, task: ChangeTask, path: Path) -> None:
-        """Before, after, probability and errors of a few validation pairs."""
+    def picture(self, task: ChangeTask, path: Path | None) -> None:
+        """Before, after, probability and errors of a few validation pairs; None writes nothing."""
         model = task.model
         training = model.training
         model.eval()
@@ -101,7 +105,8 @@ class Keeper(pl.Callback):
             images = [image.permute(1, 2, 0).numpy() for image in (before, after)]
             rows.append([*images, grey, errors])
         model.train(training)
-        pictures.contact_sheet(rows, path)
+        if path is not None:
+            pictures.contact_sheet(rows, path)
 
 
 class Reporter(pl.Callback):

@@ -75,12 +75,20 @@ class TrainConfig:
     fast as they run. One device, without `checkpointing`."""
     checkpointing: bool = False
     """Recompute the blocks in the backward pass: less memory, a third more time."""
+    strategy: Literal["ddp", "fsdp"] = "ddp"
+    """On several devices: all weights on each, or the frozen backbone in shares."""
     devices: int = 1
-    """Processes, one for each GPU (or CPU process)."""
+    """Processes on each node, one for each GPU (or CPU process). A run may go on with another
+    number: it then accumulates more or fewer steps, so that an update sees as many pairs."""
     nodes: int = 1
     seed: int = 0
     wandb: bool = False
     """Log to Weights & Biases too."""
+
+    @property
+    def pairs_per_update(self) -> int:
+        """On all devices together."""
+        return self.batch * self.accumulate * self.devices * self.nodes
 
     def __post_init__(self) -> None:
         for name in ("epochs", "batch", "accumulate", "validate_every", "devices", "nodes"):
@@ -100,7 +108,10 @@ class TrainConfig:
         if not 0 <= self.momentum < 1:
             raise ConfigError(f"train.momentum is {self.momentum}, must be in 0..1, below 1.")
         if self.momentum and self.optimizer != "sgd":
-            raise ConfigError(f"train.momentum is sgd's: {self.optimizer} has betas of its own.")
+            raise ConfigError(
+                f"train.momentum is {self.momentum}, but {self.optimizer} has betas of its own; "
+                "leave it out, or set train.optimizer=sgd."
+            )
         if not 0 <= self.min_lr <= self.lr:
             raise ConfigError(f"train.min_lr {self.min_lr} must lie between 0 and lr {self.lr}.")
 
@@ -121,7 +132,9 @@ class RunConfig:
     def __post_init__(self) -> None:
         for name in ("compile", "checkpointing"):
             if self.model.peer is not None and getattr(self.train, name):
-                raise ConfigError(f"train.{name} is for AdaDINO, not for {self.model.peer}.")
+                raise ConfigError(
+                    f"train.{name} is for AdaDINO, not for {self.model.peer}; leave it out."
+                )
 
 
 def load_run(path: Path | str | None, overrides: Sequence[str] = ()) -> RunConfig:

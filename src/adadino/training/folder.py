@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import platform
 import shutil
+from dataclasses import replace
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -23,7 +24,10 @@ CONFIG, ENVIRONMENT = "config.yaml", "environment.json"
 HISTORY, CURVES, PICTURES, CARD = "history.csv", "curves.png", "pictures", "card.md"
 
 # What may differ between a run's start and its continuation: where it runs, not what it learns.
-_FREE = {"train": ("wandb",), "data": ("workers", "cache", "root")}
+_FREE = {
+    "train": ("wandb", "devices", "nodes", "strategy", "accumulate"),  # see `same_update`
+    "data": ("workers", "cache", "root"),
+}
 
 
 def open_run(folder: Path, config: RunConfig, *, overwrite: bool) -> Path | None:
@@ -61,6 +65,41 @@ def open_run(folder: Path, config: RunConfig, *, overwrite: bool) -> Path | None
     else:
         write_atomic(saved, schema.write_yaml(config))
     return checkpoint_of(folder)
+
+
+def same_update(folder: Path, config: RunConfig) -> RunConfig:
+    """Let a run that goes on with another number of devices see as many pairs per update.
+
+    The steps it accumulates make up for the devices. Chunks are chosen per device and step, so the
+    batch of a device stays what it is. A new run is left as it is.
+
+    Raises:
+        TrainingError: No number of accumulated steps gives the same.
+    """
+    if not (folder / CONFIG).exists():
+        return config
+    before = schema.build(RunConfig, schema.read_yaml(folder / CONFIG)).train
+    now = config.train
+    then, here = before.devices * before.nodes, now.devices * now.nodes
+    if then == here or before.batch != now.batch:
+        # The same devices: what is given counts. Another batch is refused with other settings.
+        if before.accumulate != now.accumulate:
+            raise TrainingError(
+                f"{folder} holds a run with another train.accumulate ({before.accumulate}, not "
+                f"{now.accumulate}); give another output, or --overwrite."
+            )
+        return config
+    pairs = before.pairs_per_update
+    steps, rest = divmod(pairs, now.batch * here)
+    if rest or now.accumulate not in (before.accumulate, steps):
+        good = [n for n in range(1, pairs + 1) if pairs % (now.batch * n) == 0]
+        raise TrainingError(
+            f"{folder} holds a run with {pairs} pairs per update, which {here} devices with "
+            f"train.batch={now.batch} and train.accumulate={now.accumulate} do not make; go on "
+            f"with {', '.join(map(str, good))} devices in all and leave train.accumulate as it is, "
+            "give another output, or --overwrite."
+        )
+    return replace(config, train=replace(now, accumulate=steps))
 
 
 def checkpoint_of(folder: Path) -> Path | None:

@@ -100,7 +100,9 @@ class PretrainConfig:
             if getattr(self, name) < 1:
                 raise ConfigError(f"{name} is {getattr(self, name)}, must be at least 1.")
         if not 0 <= self.mask < 1 or not 0 <= self.drop <= 1:
-            raise ConfigError(f"mask {self.mask} and drop {self.drop} are shares, below 1.")
+            raise ConfigError(
+                f"mask is {self.mask} and drop {self.drop}; shares must lie in 0..1, mask below 1."
+            )
         if not 0 < self.zoom[0] <= self.zoom[1] <= 1:
             raise ConfigError(f"zoom is {self.zoom}, must rise within (0, 1].")
 

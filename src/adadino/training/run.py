@@ -27,6 +27,7 @@ from adadino.errors import (
     AdaDINOError,
     BackboneWarning,
     ConfigError,
+    DevicesWarning,
     TrainingError,
     WriteError,
 )
@@ -45,8 +46,10 @@ from adadino.training.folder import (
     checkpoint_of,
     describe,
     open_run,
+    same_update,
 )
 from adadino.training.speed import ready
+from adadino.training.strategy import choose_strategy
 from adadino.training.task import ChangeTask
 
 
@@ -74,10 +77,21 @@ def train(config: RunConfig, *, overwrite: bool = False, quiet: bool = False) ->
         TrainingError: The folder holds another run, memory or disk ran out, or the loss became NaN.
     """
     folder = Path(config.output)
+    given = config
+    if not overwrite:
+        config = same_update(folder, config)
     sets = _open_sets(config)
     trainer = _trainer(config, sets["val"], folder, quiet=quiet)
     # Lightning starts this very command again for every further device; one of them keeps house.
     first = trainer.is_global_zero
+    if first and config.train.accumulate != given.train.accumulate:
+        warnings.warn(
+            f"the run goes on with {config.train.devices * config.train.nodes} devices: it "
+            f"accumulates {config.train.accumulate} steps instead of {given.train.accumulate}, so "
+            f"that an update still sees {config.train.pairs_per_update} pairs.",
+            DevicesWarning,
+            stacklevel=2,
+        )
     with locked(folder, "training run") if first else contextlib.nullcontext():
         if first:
             resume = open_run(folder, config, overwrite=overwrite)
@@ -176,7 +190,7 @@ def _fit(
             "output folder."
         ) from error
     except WriteError as error:
-        raise TrainingError(f"{error} Make room or choose another disk. {safe}") from error
+        raise TrainingError(f"{error} {safe}") from error
     except OSError as error:
         raise TrainingError(f"{error}. {safe}") from error
     except AdaDINOError as error:
@@ -208,13 +222,11 @@ def _trainer(config: RunConfig, validation: PairFolder, folder: Path, *, quiet: 
         callbacks.append(Reporter())
     for name in ("pytorch_lightning", "lightning_fabric"):
         logging.getLogger(name).setLevel(logging.ERROR)
-    several = settings.devices * settings.nodes > 1
     return pl.Trainer(
         accelerator="gpu" if torch.cuda.is_available() else "cpu",
         devices=settings.devices,
         num_nodes=settings.nodes,
-        # Policies rest during the warm-up, priors have no gradient path: some are always unused.
-        strategy="ddp_find_unused_parameters_true" if several else "auto",
+        strategy=choose_strategy(config),
         precision="bf16-mixed" if settings.precision == "bf16" else "32-true",
         max_epochs=settings.epochs,
         check_val_every_n_epoch=settings.validate_every,
@@ -244,5 +256,7 @@ def _loggers(folder: Path, wandb: bool) -> Any:
         try:
             loggers.append(pl.loggers.WandbLogger(save_dir=folder, name=folder.name))
         except ImportError as error:
-            raise TrainingError("train.wandb needs `pip install wandb`.") from error
+            raise TrainingError(
+                "train.wandb needs wandb, which is not installed: pip install wandb"
+            ) from error
     return loggers or False

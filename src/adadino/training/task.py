@@ -11,7 +11,7 @@ import hashlib
 import math
 import time
 from collections.abc import Callable
-from typing import Any
+from typing import Any, cast
 
 import pytorch_lightning as pl
 import torch
@@ -27,6 +27,7 @@ from adadino.model.detector import Detector
 from adadino.training.config import RunConfig
 from adadino.training.data import Batch
 from adadino.training.graph import Step, StepLoss, keep_gradients, record, weigh
+from adadino.training.strategy import ShardedBackbone
 
 
 class ChangeTask(pl.LightningModule):
@@ -42,6 +43,8 @@ class ChangeTask(pl.LightningModule):
         self.schedule: dict[str, float] = {}
         """Where the schedules stood at the last step."""
         self.counts = torch.zeros(4, dtype=torch.int64)
+        self.validated: tuple[int, Tensor] | None = None
+        """This rank's batches of the validation so far, and an image of the last."""
         self.history: list[dict[str, float]] = []
         """One row for each finished epoch; travels in the checkpoint."""
         self.best_f1 = -1.0
@@ -125,15 +128,19 @@ class ChangeTask(pl.LightningModule):
         output = self.model(to_float(before), to_float(after))
         predicted = output.logits.float().softmax(1)[:, 1] >= 0.5  # as `adadino evaluate` does
         self.counts += confusion_counts(predicted, mask)
+        self.validated = index + 1, before[:1]
 
     def on_validation_epoch_start(self) -> None:
         """Refuse an epoch whose loss went wrong; start an empty matrix."""
         self.check_finite()
         self.counts = torch.zeros(4, dtype=torch.int64, device=self.device)
+        self.validated = None
 
     def on_validation_epoch_end(self) -> None:
         """Sum the matrices of all ranks and add a row to the history."""
         strategy = self.trainer.strategy
+        if isinstance(strategy, ShardedBackbone):
+            self.run_along()
         confusion = Confusion.from_counts(strategy.reduce(self.counts, reduce_op="sum"))
         parts = torch.stack([torch.stack(p) for p in self.losses]).mean(0)  # (steps, 4) -> (4,)
         parts = strategy.reduce(parts, reduce_op="mean")
@@ -144,6 +151,16 @@ class ChangeTask(pl.LightningModule):
         self.log("val_f1", confusion.f1, prog_bar=True)
         self.log_dict({f"val/{k}": float(v) for k, v in scores.items()})
         self.log_dict({f"train/{k}": v for k, v in means.items()})
+
+    def run_along(self) -> None:
+        """Run the model for nothing until this rank has run it as often as the one with most."""
+        assert self.validated is not None, "every rank has a share of the validation split"
+        done, image = self.validated
+        # Counted and not asked for: the others are in the middle of a pass, and could not answer.
+        pairs = len(cast(Any, self.trainer.val_dataloaders).dataset)
+        most = math.ceil(math.ceil(pairs / self.trainer.world_size) / self.config.train.batch)
+        for _ in range(most - done):
+            self.model(to_float(image), to_float(image))
 
     def configure_optimizers(self) -> Any:
         """AdamW over what is trainable, cosine from lr to min_lr by epoch or by step."""

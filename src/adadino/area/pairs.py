@@ -1,0 +1,243 @@
+"""What to compare: a table, a folder, a STAC document; as pairs, or as one pair of mosaics.
+
+- CSV: a row for each pair with the columns `before`, `after` and, if it likes, `name`. Relative
+  names are relative to the table; `s3://` and `/vsicurl/` are GDAL's business.
+- A folder with `before/` and `after/` (or `A/` and `B/`): files of one name are a pair.
+- STAC: an item with the assets `before` and `after` is a pair. Else the items of a document
+  (ItemCollection, or the local items that a collection links to) are images: those of one
+  footprint are a pair, the earlier one first.
+- With `mosaic`, all first dates are one image and all second dates another (`geo.vrt`), so that
+  the result has no seam where files meet.
+"""
+
+from __future__ import annotations
+
+import csv
+import json
+import re
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from adadino.area.units import Dates
+from adadino.errors import InputError
+from adadino.geo.vrt import write_mosaic
+
+FOLDERS = (("before", "after"), ("A", "B"))
+SUFFIXES = (".tif", ".tiff", ".vrt", ".png", ".jpg", ".jpeg", ".jp2")
+ASSETS = ("visual", "image", "data")
+"""Names under which catalogues keep the picture, in the order in which they are looked for."""
+
+
+def read_pairs(source: Path | str) -> list[Dates]:
+    """Read a list of pairs.
+
+    Args:
+        source: A `.csv`, a STAC `.json`, or a folder.
+
+    Raises:
+        InputError: It is none of them, is empty, or names something twice or not at all.
+    """
+    source = Path(source)
+    if source.is_dir():
+        found = _from_folder(source)
+    elif not source.is_file():
+        raise InputError(f"there is no file or folder {source}; check --pairs.")
+    elif source.suffix.lower() == ".csv":
+        found = _from_csv(source)
+    elif source.suffix.lower() in (".json", ".geojson"):
+        found = _from_stac(source)
+    else:
+        raise InputError(f"{source} is no list of pairs; give a .csv, a STAC .json or a folder.")
+    if not found:
+        raise InputError(f"{source} names no pair; list at least one before and after.")
+    seen: dict[str, str] = {}
+    for dates in found:
+        if dates.name in seen:
+            raise InputError(
+                f"{source} has two pairs of the name {dates.name}, {seen[dates.name]} and "
+                f"{dates.before}; give them names of their own."
+            )
+        seen[dates.name] = dates.before
+    return found
+
+
+def as_mosaics(source: Path | str, out: Path) -> list[Dates]:
+    """All images of a list as one pair of mosaics, which are written to `out/inputs`.
+
+    A mosaic that is there and says the same is left alone. The two folders of a folder need not
+    hold files of the same names here.
+
+    Raises:
+        InputError: The images do not lie on one lattice, or the list is none.
+    """
+    source = Path(source)
+    if source.is_dir():
+        befores, afters = (list(map(str, images(folder))) for folder in _two_folders(source))
+        if not befores or not afters:
+            raise InputError(
+                f"{source} has no images for one of the dates; put some into both of its folders."
+            )
+    else:
+        pairs = read_pairs(source)
+        befores, afters = [p.before for p in pairs], [p.after for p in pairs]
+    paths = []
+    for name, files in (("before", befores), ("after", afters)):
+        paths.append(out.resolve() / "inputs" / f"{name}.vrt")
+        write_mosaic(paths[-1], files)
+    return [Dates("mosaic", *map(str, paths))]
+
+
+def images(folder: Path) -> Iterator[Path]:
+    """The images of a folder, by name."""
+    return (p for p in sorted(folder.iterdir()) if p.suffix.lower() in SUFFIXES)
+
+
+def _from_csv(path: Path) -> list[Dates]:
+    try:
+        with path.open(newline="", encoding="utf-8-sig") as file:
+            rows = list(csv.DictReader(file))
+    except (OSError, UnicodeDecodeError, csv.Error) as error:
+        raise InputError(
+            f"cannot read {path}: {error}. Give a CSV in UTF-8 that begins with before,after."
+        ) from error
+    found = []
+    for number, row in enumerate(rows, 2):
+        if not row.get("before") or not row.get("after"):
+            raise InputError(
+                f"{path}, line {number}: no before or no after; the first line must be "
+                "before,after or before,after,name."
+            )
+        before, after = (_resolve(row[key], path.parent) for key in ("before", "after"))
+        found.append(Dates(_safe(row.get("name") or Path(before).stem), before, after))
+    return found
+
+
+def _from_folder(folder: Path) -> list[Dates]:
+    befores, afters = _two_folders(folder)
+    first = {path.stem: path for path in images(befores)}
+    second = {path.stem: path for path in images(afters)}
+    alone = sorted(first.keys() ^ second.keys())
+    if alone:
+        raise InputError(
+            f"{folder}: {alone[0]} is in only one of {befores.name}/ and {afters.name}/ "
+            f"({len(alone)} such); give files of one name for each pair, or --mosaic to compare "
+            "the two folders as a whole."
+        )
+    return [Dates(_safe(stem), str(first[stem]), str(second[stem])) for stem in sorted(first)]
+
+
+def _two_folders(folder: Path) -> tuple[Path, Path]:
+    for before, after in FOLDERS:
+        if (folder / before).is_dir() and (folder / after).is_dir():
+            return folder / before, folder / after
+    raise InputError(
+        f"{folder} has neither before/ and after/ nor A/ and B/; put each date into one of "
+        "them, or list the pairs in a CSV."
+    )
+
+
+def _from_stac(path: Path) -> list[Dates]:
+    document = _json(path)
+    items = list(_items(document, path.resolve().parent))
+    if not items:
+        raise InputError(
+            f"{path} is no STAC item, and holds and links to none; give one that does, or list the "
+            "pairs in a CSV."
+        )
+    found, single = [], []
+    for item, base in items:
+        assets = item.get("assets", {})
+        if {"before", "after"} <= assets.keys():
+            hrefs = (_resolve(assets[key]["href"], base) for key in ("before", "after"))
+            found.append(Dates(_safe(str(item.get("id", path.stem))), *hrefs))
+        else:
+            single.append((item, base))
+    by_place: dict[str, list[tuple[str, str, str]]] = {}
+    for item, base in single:
+        when, href = _when(item, path), _resolve(_picture(item, path), base)
+        by_place.setdefault(_place(item, path), []).append((when, str(item.get("id")), href))
+    for dated in by_place.values():
+        dated.sort()
+        if len({when for when, _, _ in dated}) != 2 or len(dated) != 2:
+            raise InputError(
+                f"{path}: item {dated[0][1]} has {len(dated) - 1} others of its footprint, where a "
+                "pair needs one of another date; leave the others out."
+            )
+        (_, name, before), (_, _, after) = dated
+        found.append(Dates(_safe(name), before, after))
+    return found
+
+
+def _items(document: Mapping[str, Any], base: Path) -> Iterator[tuple[dict[str, Any], Path]]:
+    """The items of a document, each with the folder its links are relative to."""
+    if document.get("type") == "Feature":
+        yield dict(document), base
+    for feature in document.get("features", []):
+        yield feature, base
+    for link in document.get("links", []) if document.get("type") in _PARENTS else []:
+        if link.get("rel") in ("item", "child"):
+            path = base / link["href"]
+            yield from _items(_json(path), path.parent)
+
+
+_PARENTS = ("Collection", "Catalog")
+
+
+def _json(path: Path) -> dict[str, Any]:
+    try:
+        document = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise InputError(
+            f"cannot read {path} as JSON: {error}. Give a STAC document, or a CSV of pairs."
+        ) from error
+    if not isinstance(document, dict):
+        raise InputError(f"{path} is no STAC document; give one, or list the pairs in a CSV.")
+    return document
+
+
+def _when(item: Mapping[str, Any], path: Path) -> str:
+    properties = item.get("properties", {})
+    when = properties.get("datetime") or properties.get("start_datetime")
+    if not isinstance(when, str):
+        raise InputError(
+            f"{path}: item {item.get('id')} has no datetime; add it, or list the pairs in a CSV."
+        )
+    return when
+
+
+def _place(item: Mapping[str, Any], path: Path) -> str:
+    """What two items of one footprint have in common."""
+    properties = item.get("properties", {})
+    code = properties.get("grid:code")
+    box = properties.get("proj:bbox") or item.get("bbox")
+    if code is None and not isinstance(box, list):
+        raise InputError(
+            f"{path}: item {item.get('id')} has no bbox; add it, or list the pairs in a CSV."
+        )
+    return str(code) if code is not None else str([round(float(n), 6) for n in box or ()])
+
+
+def _picture(item: Mapping[str, Any], path: Path) -> str:
+    assets = item.get("assets", {})
+    named = [assets[name] for name in ASSETS if name in assets]
+    tiffs = [asset for asset in assets.values() if "tiff" in str(asset.get("type", ""))]
+    chosen = [*named, *(tiffs if len(tiffs) == 1 else [])]
+    if not chosen:
+        raise InputError(
+            f"{path}: item {item.get('id')} has no asset named {', '.join(ASSETS)}, nor a single "
+            "GeoTIFF; say which images to compare in a CSV."
+        )
+    return str(chosen[0]["href"])
+
+
+def _resolve(name: str, base: Path) -> str:
+    """A name as GDAL opens it from anywhere."""
+    if name.startswith(("/vsi", "/")) or "://" in name:
+        return re.sub(r"^https?://", lambda scheme: f"/vsicurl/{scheme[0]}", name)
+    return str((base / name).resolve())
+
+
+def _safe(name: str) -> str:
+    """A name that is a folder's."""
+    return re.sub(r"[^\w.-]+", "_", name).lstrip(".") or "pair"

@@ -1,0 +1,196 @@
+"""`adadino predict-area`: many pairs, or two mosaics, on as many workers as there are."""
+
+from __future__ import annotations
+
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal
+
+import typer
+
+from adadino.cli.output import Json, Quiet, print_json, progress
+from adadino.cli.predict import band_numbers, two_numbers, whole_number
+
+if TYPE_CHECKING:
+    from adadino.area.units import Dates
+    from adadino.scene import SceneOptions
+
+
+def command(
+    pairs: Annotated[
+        Path,
+        typer.Option(
+            help="A CSV (before,after,name), a STAC .json, or a folder with before/ and after/."
+        ),
+    ],
+    out: Annotated[Path, typer.Option("-o", "--out", help="A folder that all workers see.")],
+    mosaic: Annotated[
+        bool, typer.Option("--mosaic", help="All first dates are one image, all second another.")
+    ] = False,
+    model: Annotated[
+        str, typer.Option(help="A checkpoint folder, e.g. runs/levir/best, or an .onnx file.")
+    ] = "tiny",
+    backbone: Annotated[
+        str | None, typer.Option(help="Backbone weights, if not where the model says.")
+    ] = None,
+    ray_address: Annotated[
+        str | None, typer.Option(help="A Ray cluster to join; without it one starts here.")
+    ] = None,
+    workers: Annotated[
+        int | None,
+        typer.Option(min=0, help="One per GPU, or by processors; 0 works here, without Ray."),
+    ] = None,
+    threads: Annotated[
+        int | None, typer.Option(min=1, help="Of a worker on the CPU; as many as predict uses.")
+    ] = None,
+    unit: Annotated[int, typer.Option(help="Side of a work unit in pixels.")] = 4096,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Print units, GPU-hours and bytes; do nothing.")
+    ] = False,
+    rate: Annotated[
+        float | None, typer.Option(min=1e-6, help="Tiles a second on one GPU, for --dry-run.")
+    ] = None,
+    probability: Annotated[
+        bool, typer.Option("--probability", help="Keep the probabilities, too.")
+    ] = False,
+    threshold: Annotated[float, typer.Option(help="Probability from which a pixel changed.")] = 0.5,
+    bands: Annotated[str | None, typer.Option(help="Red, green, blue from 1: 3,2,1.")] = None,
+    scale: Annotated[str | None, typer.Option(help="Raw values that are black and white.")] = None,
+    register: Annotated[
+        bool, typer.Option("--register", help="Apply the estimated shift, if it is reliable.")
+    ] = False,
+    min_area: Annotated[float, typer.Option(help="Leave smaller polygons out, m2.")] = 0.0,
+    simplify: Annotated[float, typer.Option(help="How far outlines may move, m.")] = 0.0,
+    selection: Annotated[
+        Literal["scene", "batch"], typer.Option(help="FFN chunks: once a pair, or per batch.")
+    ] = "scene",
+    tile: Annotated[int, typer.Option(help="Side of a tile in pixels.")] = 256,
+    overlap: Annotated[int, typer.Option(help="Pixels that neighbouring tiles share.")] = 64,
+    batch: Annotated[
+        str, typer.Option(metavar="N|auto", help="Tiles per forward pass; auto by free memory.")
+    ] = "auto",
+    readers: Annotated[
+        int | None, typer.Option(min=1, help="Threads that read, for each worker.")
+    ] = None,
+    device: Annotated[str, typer.Option(help="auto, cpu, cuda.")] = "auto",
+    verify: Annotated[
+        bool, typer.Option("--verify", help="Compare checksums of finished units, too.")
+    ] = False,
+    overwrite: Annotated[
+        bool, typer.Option("--overwrite", help="Start again where another job was begun.")
+    ] = False,
+    quiet: Quiet = False,
+    json: Json = False,
+) -> None:
+    """Find what changed in many pairs, or between two mosaics; the same command goes on.
+
+    Without --workers 0 it needs Ray: pip install 'adadino[ray]'.
+    """
+    from adadino.area import predict_area
+    from adadino.area.pairs import as_mosaics, read_pairs
+    from adadino.scene import SceneOptions
+
+    options = SceneOptions(
+        threshold=threshold,
+        tile=tile,
+        overlap=overlap,
+        batch=None if batch == "auto" else whole_number(batch, "--batch"),
+        readers=readers,
+        selection=selection,
+        bands=None if bands is None else band_numbers(bands),
+        scale=None if scale is None else two_numbers(scale, "--scale"),
+        register=register,
+        min_area=min_area,
+        simplify=simplify,
+    )
+    if dry_run:
+        with tempfile.TemporaryDirectory() as folder:  # nothing is written to the real one
+            found = as_mosaics(pairs, Path(folder)) if mosaic else read_pairs(pairs)
+            _print_cost(found, options, unit, probability=probability, rate=rate, json=json)
+        return
+    found = as_mosaics(pairs, out) if mosaic else read_pairs(pairs)
+    with progress("units", quiet=quiet or json) as report:
+        result = predict_area(
+            found,
+            out,
+            model,
+            backbone=backbone,
+            options=options,
+            probability=probability,
+            unit=unit,
+            workers=workers,
+            ray_address=ray_address,
+            threads=threads,
+            device=device,
+            verify=verify,
+            overwrite=overwrite,
+            progress=report,
+        )
+    if json:
+        print_json(
+            {
+                "outputs": result.outputs,
+                "units": result.units,
+                "predicted": result.predicted,
+                "failed": result.failed,
+                "change_fraction": result.change_fraction,
+                "polygons": len(result.polygons),
+                "warnings": result.warnings,
+            }
+        )
+    else:
+        for text in result.warnings:
+            typer.echo(f"adadino: warning: {text}", err=True)
+        typer.echo(
+            f"{100 * result.change_fraction:.2f} % of the valid area changed, in "
+            f"{len(result.polygons)} polygons"
+        )
+        typer.echo(f"{result.predicted} of {result.units} units predicted now")
+        for path in result.outputs:
+            typer.echo(f"wrote {path}")
+    for what, problem in result.failed.items():
+        typer.echo(f"adadino: {what}: {problem}", err=True)
+    if result.failed:
+        typer.echo(
+            f"adadino: {len(result.failed)} failed, the rest is complete; the same command tries "
+            "them again.",
+            err=True,
+        )
+        raise typer.Exit(1)
+
+
+def _print_cost(
+    pairs: list[Dates],
+    options: SceneOptions,
+    side: int,
+    *,
+    probability: bool,
+    rate: float | None,
+    json: bool,
+) -> None:
+    """What the job would take."""
+    from dataclasses import asdict
+
+    from adadino.area.cost import RATE, estimate
+    from adadino.area.units import cut, open_scenes
+
+    scenes, broken = open_scenes(pairs, options)
+    units = [unit for scene in scenes for unit in cut(scene, side)]
+    cost = estimate(scenes, units, options, probability=probability, rate=rate or RATE)
+    if json:
+        print_json({**asdict(cost), "pairs": len(scenes), "failed": broken})
+    else:
+        source = (
+            "" if rate else ", what ViT-L/16 predicts at k=6 on one H200; give --rate for yours"
+        )
+        typer.echo(f"{len(scenes)} pairs, {cost.units} units, {cost.megapixels:,.1f} megapixels")
+        typer.echo(f"{cost.tiles:,} tiles, {100 * cost.halo:.1f} % more than in one piece")
+        typer.echo(f"{cost.gpu_hours:,.2f} GPU-hours at {cost.rate:g} tiles/s{source}")
+        typer.echo(
+            f"{cost.decoded / 1e9:,.2f} GB of pixels to read (less as stored), at most "
+            f"{cost.written / 1e9:,.2f} GB to write"
+        )
+    for name, problem in broken.items():
+        typer.echo(f"adadino: {name}: {problem}", err=True)
+    if broken:
+        raise typer.Exit(1)

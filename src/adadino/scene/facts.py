@@ -1,0 +1,49 @@
+"""What a scene's probabilities depend on, and what its rasters say of themselves."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import adadino
+from adadino.scene.journal import file_facts
+from adadino.scene.options import SceneOptions
+from adadino.scene.pair import Pair
+from adadino.scene.runner import Runner
+
+
+def scene_facts(pair: Pair, forward: Runner, digest: str) -> dict[str, object]:
+    """What the rows of a run depend on."""
+    return {
+        "before": file_facts(pair.before),
+        "after": file_facts(pair.after),
+        "model": digest,
+        "device": forward.kind,
+        **option_facts(forward.options),
+        "version": adadino.__version__,
+    }
+
+
+def option_facts(options: SceneOptions) -> dict[str, object]:
+    """The settings that move a probability."""
+    names = ("tile", "overlap", "selection", "sample", "engine", "bands", "scale", "register")
+    batch = options.batch if options.selection == "batch" else None
+    return {**{name: getattr(options, name) for name in names}, "batch": batch}
+
+
+def scene_tags(forward: Runner, pair: Pair, digest: str) -> dict[str, object]:
+    """How the rasters came about: no date, and nothing that does not move a pixel."""
+    options = forward.options
+    tags = {
+        "TIFFTAG_SOFTWARE": f"adadino {adadino.__version__}",
+        **forward.tags(),
+        "ADADINO_MODEL": digest[:16],
+        "ADADINO_THRESHOLD": options.threshold,
+        "ADADINO_TILE": options.tile,
+        "ADADINO_OVERLAP": options.overlap,
+        "ADADINO_BANDS": options.bands,
+        "ADADINO_SCALE": options.scale,
+        "ADADINO_SHIFT": (pair.shift.dy, pair.shift.dx) if pair.registered else None,
+        "ADADINO_BEFORE": Path(pair.before).name,
+        "ADADINO_AFTER": Path(pair.after).name,
+    }
+    return {name: value for name, value in tags.items() if value is not None}

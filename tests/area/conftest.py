@@ -1,0 +1,23 @@
+from __future__ import annotations
+
+import pytest
+
+from adadino.area import units
+from adadino.area.units import Dates
+from tests.area.regions import make_model, make_scene
+
+
+@pytest.fixture(autouse=True)
+def _small_units(monkeypatch):
+    """Units may be smaller than the blocks of a raster: the tests' scenes are."""
+    monkeypatch.setattr(units, "BLOCK", 64)
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory):
+    return make_model(tmp_path_factory.mktemp("model"))
+
+
+@pytest.fixture(scope="module")
+def dates(tmp_path_factory):
+    return Dates("town", *make_scene(tmp_path_factory.mktemp("scene")))
