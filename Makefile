@@ -4,7 +4,11 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: setup demo test lint check clean
+# Tools that look at the dependencies live apart from them, so that they are not among what they find.
+SUPPLY := .venv-supply
+EXTRAS := train geo hub web ray pretrain export
+
+.PHONY: setup demo test lint check docs lock sbom audit clean
 
 setup: $(STAMP)
 
@@ -29,5 +33,33 @@ lint: setup
 
 check: lint test
 
+# The site in site/, strictly: a broken link is an error. Nothing in it comes from elsewhere.
+docs: setup
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
+	@echo "open site/index.html"
+
+$(SUPPLY)/.installed: constraints.txt
+	$(PYTHON) -m venv $(SUPPLY)
+	$(SUPPLY)/bin/python -m pip install --quiet -c constraints.txt uv cyclonedx-bom pip-audit
+	@touch $@
+
+# requirements.lock: the core and every extra for users, on every platform, each file by its digest.
+# Always from PyPI itself, whatever index this machine is set to: the lock is for strangers.
+lock: $(SUPPLY)/.installed
+	$(SUPPLY)/bin/uv pip compile pyproject.toml --no-config --universal --python-version 3.11 \
+	  $(addprefix --extra ,$(EXTRAS)) -c constraints.txt --generate-hashes --no-annotate \
+	  --default-index https://pypi.org/simple --no-emit-index-url --quiet \
+	  --custom-compile-command 'make lock' -o requirements.lock
+
+# A CycloneDX bill of materials of what the lock installs, with the same digests.
+sbom: $(SUPPLY)/.installed
+	$(SUPPLY)/bin/cyclonedx-py requirements requirements.lock --pyproject pyproject.toml \
+	  --output-reproducible --of JSON -o sbom.cdx.json
+	@echo "wrote sbom.cdx.json"
+
+# Known vulnerabilities of what the lock installs; needs the network.
+audit: $(SUPPLY)/.installed
+	$(SUPPLY)/bin/pip-audit -r requirements.lock --require-hashes --disable-pip
+
 clean:
-	rm -rf $(VENV) demo
+	rm -rf $(VENV) $(SUPPLY) demo site

@@ -137,7 +137,7 @@ def exported(tmp_path_factory):
     """A model, and its ONNX file for any batch, height and width."""
     needs_onnx()
     torch.manual_seed(0)
-    model = a_model(FEW)
+    model = a_model(dataclasses.replace(FEW, stream=StreamConfig("lite0")))
     return model, export(model, tmp_path_factory.mktemp("onnx") / "m.onnx")
 
 

@@ -165,7 +165,10 @@ class CPGRConfig:
             self.width >= 8 and self.width % 8 == 0,
             f"cpgr.width is {self.width}, must be a positive multiple of 8.",
         )
-        _check(len(set(self.prior)) == len(self.prior), f"cpgr.prior {self.prior} repeats a name.")
+        _check(
+            len(set(self.prior)) == len(self.prior),
+            f"cpgr.prior {self.prior} repeats a name; leave one out.",
+        )
 
 
 @dataclass(frozen=True)
@@ -212,7 +215,8 @@ class Config:
         if bscs.ranking is not None:
             _check(
                 len(bscs.ranking) == backbone.depth,
-                f"bscs.ranking has {len(bscs.ranking)} rows, the backbone {backbone.depth} blocks.",
+                f"bscs.ranking has {len(bscs.ranking)} rows, must have one for each of the "
+                f"{backbone.depth} blocks.",
             )
         if bscs.selection in ("static", "bottom"):
             _check(
@@ -225,9 +229,9 @@ class Config:
             f"stream.name={self.stream.name} fits tokens of 8 pixels, not {self.stride}: its maps "
             "have the strides 4, 8, 16 of the pyramid's first three levels.",
         )
-        _check(backbone.depth >= 4, f"backbone.depth is {backbone.depth}: four stages need four.")
+        _check(backbone.depth >= 4, f"backbone.depth is {backbone.depth}, must be at least 4.")
         depths = self.depths
-        _check(len(depths) >= 4, f"cgla.depths {list(depths)}: four stages need at least four.")
+        _check(len(depths) >= 4, f"cgla.depths {list(depths)} must be at least four.")
         _check(
             list(depths) == sorted(set(depths)) and depths[0] >= 0 and depths[-1] < backbone.depth,
             f"cgla.depths {list(depths)} must rise within 0..{backbone.depth - 1}.",

@@ -62,6 +62,10 @@ class BandWarning(AdaDINOWarning):
     """One band stands in for red, green and blue."""
 
 
+class DevicesWarning(AdaDINOWarning):
+    """A training run goes on with another number of devices."""
+
+
 class MemoryWarning(AdaDINOWarning):
     """A batch did not fit the device's memory; smaller ones do."""
 

@@ -69,7 +69,7 @@ def open_session(path: Path, device: str) -> Any:
     """
     ort = _onnxruntime()
     if not path.is_file():
-        raise WeightsError(f"there is no model file {path}.")
+        raise WeightsError(f"there is no model file {path}; `adadino export` writes one.")
     options = ort.SessionOptions()
     options.log_severity_level = 3  # its remarks on the graph are for its developers
     try:

@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 import os
+import re
 import secrets
+import shutil
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from multiprocessing.util import register_after_fork
 from pathlib import Path
+from typing import TextIO
 
 from adadino.errors import AdaDINOError, WriteError
+
+WAY_OUT = "Make room, or choose another place."
+"""What every error about writing ends with."""
 
 
 @contextmanager
@@ -33,14 +39,14 @@ def atomic(path: Path | str) -> Iterator[Path]:
         # O_EXCL and not mkstemp: the file keeps the permissions the user's umask gives.
         os.close(os.open(part, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o666))
     except OSError as error:
-        raise WriteError(f"cannot write {path}: {error.strerror}.") from error
+        raise WriteError(f"cannot write {path}: {error.strerror}. {WAY_OUT}") from error
     try:
         yield part
         with part.open("rb") as written:
             os.fsync(written.fileno())
         part.replace(path)
     except OSError as error:
-        raise WriteError(f"cannot write {path}: {error.strerror or error}.") from error
+        raise WriteError(f"cannot write {path}: {error.strerror or error}. {WAY_OUT}") from error
     finally:
         part.unlink(missing_ok=True)
 
@@ -54,6 +60,47 @@ def write_atomic(path: Path | str, write: bytes | str | Callable[[Path], None]) 
             part.write_bytes(write.encode() if isinstance(write, str) else write)
 
 
+def sweep(path: Path | str) -> None:
+    """Remove what killed processes left of a file that they were writing.
+
+    That are the temporary files of `atomic`, and hidden folders beside the target that are named
+    `.NAME.xxxxxxxx.part`. Only for whoever holds the target: another may be writing it.
+    """
+    path = Path(path)
+    left = re.compile(
+        rf"\.{re.escape(path.stem)}\.[a-z0-9_]{{8}}\.part({re.escape(path.suffix)})?"
+    )
+    if not path.parent.is_dir():
+        return
+    for entry in [entry for entry in path.parent.iterdir() if left.fullmatch(entry.name)]:
+        if entry.is_dir() and not entry.is_symlink():
+            shutil.rmtree(entry, ignore_errors=True)
+        else:
+            entry.unlink(missing_ok=True)
+
+
+def work_folder(output: Path) -> Path:
+    """The hidden folder beside an output that belongs to the run that makes it."""
+    return output.with_name(f".{output.name}.work")
+
+
+@contextmanager
+def sole_writer(path: Path | str, what: str) -> Iterator[None]:
+    """Let one process at a time make a file, and clear away what killed ones left of it.
+
+    Args:
+        path: The file.
+        what: What is going on, for the message: "export".
+    """
+    folder = work_folder(Path(path))
+    with locked(folder, what):
+        try:
+            sweep(path)
+            yield
+        finally:
+            shutil.rmtree(folder, ignore_errors=True)
+
+
 @contextmanager
 def locked(folder: Path | str, what: str) -> Iterator[None]:
     """Hold a folder for this process; a second one is told so at once.
@@ -65,12 +112,7 @@ def locked(folder: Path | str, what: str) -> Iterator[None]:
         what: What is going on there, for the message: "training run".
     """
     folder = Path(folder)
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        handle = (folder / ".lock").open("w")
-    except OSError as error:
-        raise WriteError(f"cannot write to {folder}: {error.strerror}.") from error
-    with handle:
+    with _lock_file(folder) as handle:
         try:
             import fcntl
         except ImportError:  # Windows: no advisory locks; the folder's files are still atomic
@@ -83,6 +125,27 @@ def locked(folder: Path | str, what: str) -> Iterator[None]:
                 f"another process holds the {what} in {folder}; wait for it, or choose another "
                 "folder."
             ) from error
+        if not _is_there(handle, folder / ".lock"):
+            # Who held it has just removed the folder, and with it what we hold.
+            raise AdaDINOError(
+                f"another process has just ended the {what} in {folder}; run this again."
+            )
         # A forked reading process would inherit the lock and outlive its killed parent.
         register_after_fork(handle, lambda inherited: inherited.close())
         yield
+
+
+def _lock_file(folder: Path) -> TextIO:
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        return (folder / ".lock").open("w")
+    except OSError as error:
+        raise WriteError(f"cannot write to {folder}: {error.strerror}. {WAY_OUT}") from error
+
+
+def _is_there(handle: TextIO, path: Path) -> bool:
+    """Whether an open file still has its name."""
+    try:
+        return os.path.samestat(os.fstat(handle.fileno()), path.stat())
+    except OSError:
+        return False

@@ -34,6 +34,7 @@ from rasterio.features import rasterize
 from rasterio.windows import Window
 
 from adadino.errors import AdaDINOError, AdaDINOWarning, InputError, VectorWarning, WriteError
+from adadino.files import WAY_OUT
 from adadino.geo.cog import CHANGE_COLOUR, check_target
 from adadino.geo.grid import Grid
 from adadino.geo.layers import write_layer
@@ -129,14 +130,17 @@ class SceneResult:
             )
         if window is not None and not self.grid.holds(window):
             raise InputError(
-                f"{window} is empty or leaves the grid of {self.grid.width} x {self.grid.height}."
+                f"{window} is empty or leaves the grid of {self.grid.width} x {self.grid.height}; "
+                "choose one inside."
             )
         resampling = Resampling.mode if layer == "mask" else Resampling.average
         with rasterio.Env(), open_dataset(path) as dataset:
             try:
                 values = dataset.read(1, window=window, out_shape=shape, resampling=resampling)
             except RasterioError as error:
-                raise InputError(f"cannot read {path}: {error}; was it changed?") from error
+                raise InputError(
+                    f"cannot read {path}: {error}; was it changed? Predict again."
+                ) from error
         return _as_probability(values) if layer == "probability" else values
 
     def plot(self, ax: Any = None) -> Any:
@@ -250,7 +254,9 @@ class SceneResult:
                 shutil.copyfile(path, folder / f"{kind}{path.suffix.lower()}")
             except OSError as error:
                 where = folder.parent
-                raise WriteError(f"cannot copy {path} to {where}: {error.strerror}.") from error
+                raise WriteError(
+                    f"cannot copy {path} to {where}: {error.strerror}. {WAY_OUT}"
+                ) from error
             if path.suffix.lower() != ".png":
                 write_qml(folder / f"{kind}.qml", kind)
         with warnings.catch_warnings():
@@ -346,7 +352,7 @@ def _drafts(folder: Path) -> Iterator[Path]:
         folder.mkdir(parents=True, exist_ok=True)
         drafts = tempfile.TemporaryDirectory(prefix=".adadino-", dir=folder)
     except OSError as error:
-        raise WriteError(f"cannot write to {folder}: {error.strerror}.") from error
+        raise WriteError(f"cannot write to {folder}: {error.strerror}. {WAY_OUT}") from error
     try:
         with drafts as name:
             yield Path(name)

@@ -73,10 +73,10 @@ def read_yaml(path: Path | str) -> dict[str, Any]:
     try:
         data = yaml.safe_load(Path(path).read_text(encoding="utf-8"))
     except OSError as error:
-        raise ConfigError(f"cannot read {path}: {error.strerror}.") from error
+        raise ConfigError(f"cannot read {path}: {error.strerror}; check its name.") from error
     except Exception as error:  # a malformed !!int or date raises outside YAMLError
         reason = " ".join(str(error).split())
-        raise ConfigError(f"{path} is not valid YAML: {reason}.") from error
+        raise ConfigError(f"{path} is not valid YAML: {reason}; correct it there.") from error
     if data is None:
         return {}
     if not isinstance(data, dict):

@@ -131,9 +131,17 @@ def test_a_peer_s_history_has_no_settings_of_adadino(train):
         ("unet", ["--model.stream.weights", "x"], "model.stream.weights has no effect on unet"),
         ("peftcd", ["--model.cgla.mode", "blind"], "model.cgla.mode has no effect on peftcd"),
         ("peftcd", ["--model.stream.name", "lite0"], "model.stream.name has no effect on peftcd"),
-        ("unet", ["--train.compile", "true"], "train.compile is for AdaDINO, not for unet."),
+        (
+            "unet",
+            ["--train.compile", "true"],
+            "train.compile is for AdaDINO, not for unet; leave it out.",
+        ),
         ("lite-unet", ["--augment.size", 80], "augment.size is 80, must be a multiple of the"),
-        ("unet", ["--train.momentum", 0.9], "train.momentum is sgd's: adamw has betas of its own."),
+        (
+            "unet",
+            ["--train.momentum", 0.9],
+            "train.momentum is 0.9, but adamw has betas of its own",
+        ),
     ],
 )
 def test_what_a_peer_cannot_honour_is_one_line(train, tmp_path, name, arguments, message):

@@ -90,7 +90,9 @@ def test_arguments_that_are_no_overrides_are_refused(adadino, arguments, message
 def test_a_missing_logger_is_named(adadino, data, tmp_path):
     said = adadino("train", "--data", data, "-o", tmp_path, *OPTIONS, "--train.wandb", "true")
     assert said.code == 1
-    assert said.err == "adadino: train.wandb needs `pip install wandb`.\n"
+    assert said.err == (
+        "adadino: train.wandb needs wandb, which is not installed: pip install wandb\n"
+    )
 
 
 def test_a_folder_in_use_and_a_folder_of_another_run(adadino, data, tmp_path):

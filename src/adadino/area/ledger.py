@@ -48,14 +48,15 @@ class Ledger:
         path, wanted = self.out / "area.json", json.loads(json.dumps(facts))
         begun = _read(path)
         if overwrite and begun is not None:
-            path.unlink()
+            # The facts last: until then, wherever this is stopped, the folder is known as ours.
             shutil.rmtree(self.out / "pairs", ignore_errors=True)
+            path.unlink()
             begun = None
         if begun is None:
             if (self.out / "pairs").exists():
                 raise WriteError(
                     f"{self.out} holds results, but its area.json is missing or damaged; give "
-                    "another --out, or start again with --overwrite."
+                    f"another --out, or remove {self.out / 'pairs'} yourself."
                 )
             write_atomic(path, json.dumps(wanted, indent=1) + "\n")
             return
@@ -156,7 +157,8 @@ class Ledger:
     def sweep(self) -> None:
         """Remove what killed workers left half-written; nobody may be at work."""
         pairs = self.out / "pairs"
-        for path in [*pairs.glob("*/.*"), *pairs.glob("*/*/.*")]:
+        beside = self.out.glob(".*.part*")
+        for path in [*beside, *pairs.glob("*/.*"), *pairs.glob("*/*/.*")]:
             if path.is_dir():
                 shutil.rmtree(path)
             else:

@@ -41,6 +41,7 @@ def _root(
 VERBS = (
     "demo",
     "predict",
+    "predict-area",
     "info",
     "synthesize",
     "prepare",
@@ -51,13 +52,14 @@ VERBS = (
     "benchmark",
     "export",
     "serve",
+    "doctor",
 )
 """In the order of the help."""
 
 
 def _register() -> None:
     for verb in VERBS:
-        module = import_module(f"adadino.cli.{verb}")
+        module = import_module(f"adadino.cli.{verb.replace('-', '_')}")
         command: Callable[..., Any] = module.command
         app.command(verb, context_settings=getattr(module, "CONTEXT", None))(command)
 

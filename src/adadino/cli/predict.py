@@ -141,7 +141,7 @@ def _kept_rows(output: Path) -> Iterator[None]:
     try:
         yield
     except KeyboardInterrupt:
-        from adadino.scene.journal import work_folder
+        from adadino.files import work_folder
 
         if work_folder(output).exists():
             typer.echo("adadino: the finished rows are kept; go on with --resume.", err=True)

@@ -67,7 +67,7 @@ def command(
     wanted: str = table
     if peers:
         if table != "table1":
-            raise ConfigError(f"--peers goes with table1, not with {table}.")
+            raise ConfigError(f"--peers goes with table1, not with {table}; leave it out.")
         wanted = "peers"
     try:
         numbers = tuple(int(s) for s in seeds.split(","))

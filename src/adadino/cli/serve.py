@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 
@@ -39,6 +39,10 @@ def command(
     keep_days: Annotated[float, typer.Option(min=0, help="Older jobs are removed.")] = 30.0,
     keep_size: Annotated[float, typer.Option(min=0, help="All jobs together, GB.")] = 50.0,
     device: Annotated[str, typer.Option(help="auto, cpu, cuda, mps.")] = "auto",
+    engine: Annotated[
+        Literal["auto", "off", "bf16", "fp8", "int8"],
+        typer.Option(help="Inference engine: auto is bf16 on a GPU, off elsewhere."),
+    ] = "auto",
     demo: Annotated[bool, typer.Option("--demo/--no-demo", help="Open on a demo pair.")] = True,
 ) -> None:
     """Serve a page: swipe between the dates, move the threshold, click a polygon, download."""
@@ -62,6 +66,7 @@ def command(
         basemap=basemap,
         allowed_hosts=tuple(allow_host or ()),
         device=device,
+        engine=engine,
         demo=demo,
         limits=Limits(
             upload_bytes=int(max_upload * 2**30),

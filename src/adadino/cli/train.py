@@ -80,7 +80,9 @@ def parse_overrides(arguments: list[str]) -> list[str]:
             )
         if "=" not in name:
             if not rest or rest[0].startswith("--"):
-                raise typer.BadParameter(f"{name} needs a value")
+                raise typer.BadParameter(
+                    f"{name} needs a value; overrides look like --train.lr 1e-4"
+                )
             name = f"{name}={rest.pop(0)}"
         overrides.append(name[2:])
     return overrides

@@ -46,7 +46,7 @@ class Refine(nn.Module):
         differences, evidence = self.neck(features), None
         if self.stream is not None:
             evidence = self.stream(images.to(self.dtype, memory_format=torch.channels_last))
-            differences = evidence.join(differences)
+            differences = self.stream.join(evidence, differences)
         if responses is not None:
             responses = Responses(*(one.to(self.dtype) for one in responses))
         pyramid = self.decoder(differences, responses)

@@ -6,6 +6,7 @@ and compute the same:
 
 - Edges are repeated, and cut off again, by gathering rows and columns. That works for zero of them.
 - Antialiased resizing is a product with the matrix of its weights; no runtime has torch's kernel.
+- "Same" convolutions take the rows they need, zeros outside, instead of asking for an odd one.
 - Windows are always 16 x 16. A map that is smaller than one is filled up, and what was filled in is
   hidden from attention; at the edges of larger maps the model itself sees repeated rows.
 - A size that comes out of a division gets a name of its own (`settled`). With the division inside
@@ -23,6 +24,7 @@ from torch import Tensor, nn
 
 from adadino.model.adadino import AdaDINO
 from adadino.model.cpgr import WINDOW, WindowAttention
+from adadino.model.lite0 import SameConv
 from adadino.model.pyramid import Neck
 from adadino.model.stream import Evidence, Stream
 
@@ -121,11 +123,38 @@ class _PortableStream(Stream):
         return super().forward(images.to(next(self.parameters()).dtype))
 
 
+    def join(self, evidence: Evidence, differences: list[Tensor]) -> list[Tensor]:
+        # Both are half the tokens, rounded up; cutting one to the other says so.
+        levels = [
+            _first(_first(level, 2, d.shape[-2]), 3, d.shape[-1])
+            for level, d in zip(evidence.levels, differences, strict=False)
+        ]
+        return super().join(evidence._replace(levels=levels), differences)
+
+
+class _PortableSame(SameConv):
+    def forward(self, x: Tensor) -> Tensor:
+        # Odd kernels: a stride of one pads both sides alike; a stride of two has one row less
+        # before the first of an even number.
+        if self.stride == (1, 1):
+            around = (self.kernel_size[0] // 2, self.kernel_size[1] // 2)
+            return F.conv2d(x, self.weight, self.bias, 1, around, 1, self.groups)
+        for dim, kernel in zip((2, 3), self.kernel_size, strict=True):
+            side = x.shape[dim]
+            rows = 2 * _parts(side, 2) - 2 + kernel
+            places = torch.arange(rows, device=x.device) + (1 - side % 2) - kernel // 2
+            inside = ((places >= 0) & (places < side)).to(x.dtype)
+            x = x.index_select(dim, places.clamp(min=0).clamp(max=side - 1))
+            x = x * (inside[:, None] if dim == 2 else inside)
+        return F.conv2d(x, self.weight, self.bias, 2, 0, 1, self.groups)
+
+
 _PARTS: dict[type[nn.Module], type[nn.Module]] = {
     AdaDINO: _PortableModel,
     Neck: _PortableNeck,
     WindowAttention: _PortableWindows,
     Stream: _PortableStream,
+    SameConv: _PortableSame,
 }
 
 

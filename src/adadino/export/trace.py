@@ -29,18 +29,27 @@ def trace(module: nn.Module, names: tuple[str, ...], example: Tensor, *, fixed: 
         names: Of its inputs, which all have the example's shape.
         example: An input (B, C, H, W).
         fixed: Take this shape only; else any batch, height and width.
+
+    Raises:
+        AdaDINOError: Torch cannot trace it.
     """
     dims = {0: Dim("batch", min=1, max=MOST_PAIRS)}
     dims |= {2: Dim("height", min=LEAST, max=MOST), 3: Dim("width", min=LEAST, max=MOST)}
     inputs = tuple(torch.rand_like(example) for _ in names)
     with torch.no_grad(), _tracing(fixed=fixed):
-        program = torch.export.export(
-            module,
-            inputs,
-            dynamic_shapes=None if fixed else dict.fromkeys(names, dims),
-            strict=False,
-            prefer_deferred_runtime_asserts_over_guards=True,
-        )
+        try:
+            program = torch.export.export(
+                module,
+                inputs,
+                dynamic_shapes=None if fixed else dict.fromkeys(names, dims),
+                strict=False,
+                prefer_deferred_runtime_asserts_over_guards=True,
+            )
+        except Exception as error:  # torch's own, of many types
+            way = "" if fixed else " Export for one size instead: --size 256."
+            raise AdaDINOError(
+                f"torch {torch.__version__} cannot trace this model ({type(error).__name__}).{way}"
+            ) from error
     _thin(program)
     return program
 

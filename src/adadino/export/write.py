@@ -18,7 +18,7 @@ from adadino.export.freeze import Pairs, choose_chunks, freeze_chunks
 from adadino.export.metadata import TILE, as_text, deepness, describe
 from adadino.export.portable import Pair, SixBands, portable
 from adadino.export.trace import to_onnx, trace
-from adadino.files import atomic
+from adadino.files import atomic, sole_writer
 from adadino.model.adadino import AdaDINO
 from adadino.model.detector import Detector
 
@@ -125,7 +125,7 @@ def export(
     shapes = SHAPES if size is None else ((1, size, size),) * 2
     write = _write_onnx if path.suffix == ".onnx" else _write_pt2
 
-    with atomic(path) as part:
+    with sole_writer(path, "export"), atomic(path) as part:
 
         def compared(run: Run) -> dict[str, Any]:
             worst = worst_difference(run, model, k=k, chunks=chunks, shapes=shapes)

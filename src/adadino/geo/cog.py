@@ -221,7 +221,9 @@ def _scratch(path: Path) -> Iterator[Path]:
     """A hidden folder beside the target, on its file system; gone in the end, come what may."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        folder = tempfile.TemporaryDirectory(prefix=f".{path.stem}.", dir=path.parent)
+        folder = tempfile.TemporaryDirectory(
+            prefix=f".{path.stem}.", suffix=".part", dir=path.parent
+        )
     except OSError as error:
         raise WriteError(f"cannot write {path}: {error.strerror}. {WAY_OUT}") from error
     with folder as name:

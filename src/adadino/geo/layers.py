@@ -127,7 +127,9 @@ def _beside(path: Path) -> Iterator[Path]:
     """A temporary folder beside a file, so that renaming out of it is one step."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        folder = tempfile.TemporaryDirectory(dir=path.parent, prefix=f".{path.stem}.")
+        folder = tempfile.TemporaryDirectory(
+            prefix=f".{path.stem}.", suffix=".part", dir=path.parent
+        )
     except OSError as error:
         raise WriteError(f"cannot write {path}: {error.strerror}. {WAY_OUT}") from error
     with folder as name:

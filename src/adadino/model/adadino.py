@@ -74,7 +74,7 @@ class AdaDINO(Detector):
         evidence = None
         if self.stream is not None:
             evidence = self.stream(images)
-            differences = evidence.join(differences)
+            differences = self.stream.join(evidence, differences)
         pyramid = self.decoder(differences, encoding.responses)
         finest = pyramid[0].float() if self.refiner is None else self.refiner(pyramid[0])
         if self.stream is not None and evidence is not None:
@@ -128,7 +128,7 @@ class AdaDINO(Detector):
             total = total + scores.cpu().double().sum(0)  # MPS has no float64
             count += len(scores)
         if not count:
-            raise ConfigError("a ranking needs at least one pair.")
+            raise ConfigError("a ranking needs at least one pair; give some of the training set.")
         order = (total / count).argsort(dim=1, descending=True, stable=True)
         return tuple(tuple(row) for row in order.tolist())
 

@@ -138,14 +138,18 @@ def save(
     folder = Path(folder)
     if not isinstance(model, kind_of(model.config)):
         raise WeightsError(
-            f"a {type(model).__name__} that does not come from build_peer cannot be saved."
+            f"a {type(model).__name__} that does not come from build_peer cannot be saved; make it "
+            "with adadino.peers.build_peer."
         )
     tensors: dict[str, Tensor] = {}
     for name, tensor in trained_tensors(model, with_backbone=with_backbone).items():
         kind = dtype if dtype is not None and tensor.is_floating_point() else tensor.dtype
         tensors[name] = tensor.detach().to(device="cpu", dtype=kind).contiguous()
         if not bool(tensors[name].isfinite().all()):
-            raise WeightsError(f"{name} holds NaN or infinity as {kind}; nothing was saved.")
+            raise WeightsError(
+                f"{name} holds NaN or infinity as {kind}; nothing was saved. Take a wider "
+                "dtype, or an earlier checkpoint."
+            )
     said = {**(extra or {}), "format": FORMAT, "model": schema.to_dict(model.config)}
     # Both files are complete before either takes its place: they must agree.
     with atomic(folder / SETTINGS) as settings, atomic(folder / WEIGHTS) as weights:
@@ -259,7 +263,10 @@ def _find(source: str | PathLike[str]) -> Path:
         )
     if is_hub_id(name) and not path.parent.exists():
         return fetch(name) / WEIGHTS
-    raise WeightsError(f"there is no checkpoint {source}: expected a folder with {WEIGHTS}.")
+    raise WeightsError(
+        f"there is no checkpoint {source}: expected a folder with {WEIGHTS}. Check the path, "
+        "or take the bundled model, tiny."
+    )
 
 
 def _settings(path: Path) -> dict[str, Any]:
@@ -324,10 +331,11 @@ def _fill(model: Detector, tensors: dict[str, Tensor], path: Path) -> None:
     given = {n: t for n, t in tensors.items() if n in wanted or not n.startswith(prefix)}
     for name in [*wanted, *given]:
         if name not in given:
-            raise WeightsError(f"{path} lacks {name}; it is incomplete.")
+            raise WeightsError(f"{path} lacks {name}; it is incomplete: copy or download it again.")
         if name not in wanted:
             raise WeightsError(
-                f"{path} holds {name}, which its own configuration has no place for."
+                f"{path} holds {name}, which its own configuration has no place for; take the "
+                "file as it was saved."
             )
         if given[name].shape != wanted[name].shape:
             raise WeightsError(

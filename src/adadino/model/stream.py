@@ -33,11 +33,6 @@ class Evidence(NamedTuple):
     levels: list[Tensor]
     """(B, width, h_r, w_r) for D_2, D_3, D_4."""
 
-    def join(self, differences: list[Tensor]) -> list[Tensor]:
-        """Add each level to the difference of its size."""
-        finer, coarsest = differences[: len(self.levels)], differences[len(self.levels) :]
-        return [d + level for d, level in zip(finer, self.levels, strict=True)] + coarsest
-
 
 class Compare(nn.Module):
     """Both dates of one map -> what changed and what is there."""
@@ -75,6 +70,12 @@ class Stream(nn.Module):
         fine, *rest = self.trunk(images)
         levels = [compare(maps) for compare, maps in zip(self.levels, rest, strict=True)]
         return Evidence(self.fine(fine), levels)
+
+    def join(self, evidence: Evidence, differences: list[Tensor]) -> list[Tensor]:
+        """Add what was seen to the differences D_2..D_5, each level to that of its size."""
+        levels = evidence.levels
+        finer, coarsest = differences[: len(levels)], differences[len(levels) :]
+        return [d + level for d, level in zip(finer, levels, strict=True)] + coarsest
 
     def refine(self, logits: Tensor, evidence: Evidence) -> Tensor:
         """Logits (B, 2, h, w) at a quarter of the image's size -> at half of it."""

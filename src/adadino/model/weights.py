@@ -54,7 +54,10 @@ def read_backbone(source: str | Path, config: BackboneConfig | None = None) -> B
         config = _recognise(tensors, source)
     heads = described.get("num_attention_heads", config.heads)
     if heads != config.heads:  # the tensors fit any number of heads, and only one is right
-        raise WeightsError(f"{source} has {heads} attention heads, {config.name} {config.heads}.")
+        raise WeightsError(
+            f"{source} has {heads} attention heads, {config.name} {config.heads}; choose "
+            "the preset they are for."
+        )
     if config.qkv_bias and layout == "timm" and "blocks.0.attn.q_bias" not in tensors:
         # timm leaves out the query and value biases of models where all of them are zero.
         for i in range(config.depth):
@@ -99,7 +102,7 @@ def read_tensors(path: Path) -> dict[str, Tensor]:
             return load_file(path)
         data: Any = torch.load(path, map_location="cpu", weights_only=True)
     except FileNotFoundError as error:
-        raise WeightsError(f"there is no weights file {path}.") from error
+        raise WeightsError(f"there is no weights file {path}; check the path.") from error
     except Exception as error:  # torch, pickle, zip and safetensors each raise their own
         reason = str(error).splitlines()[0][:160] if str(error) else type(error).__name__
         raise WeightsError(
@@ -112,7 +115,10 @@ def read_tensors(path: Path) -> dict[str, Tensor]:
     if not isinstance(data, dict) or not all(
         isinstance(name, str) and _is_plain(value) for name, value in data.items()
     ):
-        raise WeightsError(f"{path} holds no state dict of plain tensors.")
+        raise WeightsError(
+            f"{path} holds no state dict of plain tensors; give the backbone as Meta, Hugging "
+            "Face or timm publish it."
+        )
     return data
 
 
@@ -149,7 +155,10 @@ def _read(source: str | Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
     path = Path(source)
     if not path.exists():
         if not is_hub_id(source):
-            raise WeightsError(f"there is no weights file or folder {source}.")
+            raise WeightsError(
+                f"there is no weights file or folder {source}; check the path, or give a hub id, "
+                "OWNER/NAME."
+            )
         path = fetch(str(source))
     folder = path if path.is_dir() else path.parent
     described: dict[str, Any] = {}
@@ -164,7 +173,9 @@ def _read(source: str | Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
         names = [str(name) for name in shards.values()] if isinstance(shards, dict) else []
         names = sorted(set(names))
         if not names or any(Path(name).name != name for name in names):
-            raise WeightsError(f"{index} names no weight files of its own folder.")
+            raise WeightsError(
+                f"{index} names no weight files of its own folder; download the folder again."
+            )
     else:
         names = ["model.safetensors"]
     tensors: dict[str, Tensor] = {}
@@ -178,9 +189,9 @@ def read_json(path: Path) -> dict[str, Any]:
     try:
         data = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError, RecursionError) as error:
-        raise WeightsError(f"{path} is not valid JSON: {error}.") from error
+        raise WeightsError(f"{path} is not valid JSON: {error}. Download it again.") from error
     if not isinstance(data, dict):
-        raise WeightsError(f"{path} must hold a JSON object.")
+        raise WeightsError(f"{path} must hold a JSON object; download it again.")
     return data
 
 
@@ -262,7 +273,8 @@ def _normalisation(
             except (TypeError, ValueError, OverflowError):
                 pass
             raise WeightsError(
-                f"{source} gives mean {mean!r} and std {std!r}: not three numbers each."
+                f"{source} gives mean {mean!r} and std {std!r}: not three numbers each; "
+                "download it again."
             )
     # The name of the file or, for model.safetensors, of its folder.
     name = "/".join(Path(source).parts[-2:]).lower()
