@@ -68,3 +68,11 @@ def test_the_module_runs_as_the_command():
         [sys.executable, "-m", "adadino", "--version"], capture_output=True, text=True, timeout=60
     )
     assert (done.returncode, done.stdout.strip()) == (0, adadino.__version__)
+
+
+def test_a_name_whose_extra_is_missing_says_what_to_install():
+    code = "import sys; sys.modules['rasterio'] = None; import adadino; adadino.predict_scene"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
+    assert done.returncode == 1
+    assert "predict_scene needs rasterio" in done.stderr
+    assert "pip install 'adadino[geo]'" in done.stderr.splitlines()[-1]

@@ -32,7 +32,18 @@ def __getattr__(name: str) -> Any:
         raise AttributeError(f"module 'adadino' has no attribute {name!r}")
     from importlib import import_module
 
-    return getattr(import_module(_HOMES[name]), name)
+    try:
+        return getattr(import_module(_HOMES[name]), name)
+    except ModuleNotFoundError as error:
+        from adadino.doctor import extra_with
+
+        extra = extra_with(error.name or "")
+        if extra is None:
+            raise
+        raise ImportError(
+            f"adadino.{name} needs {error.name}, which is not installed: "
+            f"pip install 'adadino[{extra}]'"
+        ) from error
 
 
 def __dir__() -> list[str]:

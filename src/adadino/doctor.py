@@ -218,6 +218,20 @@ def check_extras() -> Iterator[Check]:
             yield Check(f"[{extra}]", "ok", "installed", meaning)
 
 
+def extra_with(module: str) -> str | None:
+    """The extra that brings a module that is missing; None if it is in no extra."""
+    known = {"skimage": "scikit-image", "affine": "rasterio", "multipart": "python-multipart"}
+    top = module.partition(".")[0]
+    package = known.get(top, top).replace("_", "-")
+    try:
+        wanted = requirements("adadino")
+    except metadata.PackageNotFoundError:
+        return None
+    return next(
+        (extra for extra in EXTRAS if package in [name for name, _ in wanted.get(extra, ())]), None
+    )
+
+
 def requirements(package: str) -> dict[str, list[tuple[str, tuple[int, ...]]]]:
     """The packages of each extra, with the oldest release that will do.
 

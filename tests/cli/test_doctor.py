@@ -11,6 +11,7 @@ from importlib import metadata
 import pytest
 
 from adadino import doctor
+from adadino.cli.app import main
 
 GEO = ("rasterio", "pyogrio", "shapely", "geopandas", "skimage", "pyproj")
 
@@ -169,3 +170,34 @@ def test_another_programs_proj_is_named(monkeypatch):
 def test_little_memory_is_said(monkeypatch, limit, state):
     monkeypatch.setattr(doctor, "_memory", lambda: limit)
     assert doctor.check_memory().state == state
+
+
+@pytest.mark.parametrize(
+    ("module", "extra"),
+    [
+        ("rasterio.windows", "geo"),
+        ("affine", "geo"),
+        ("skimage", "geo"),
+        ("pytorch_lightning", "train"),
+        ("fastapi", "web"),
+        ("onnxruntime", "export"),
+        ("ray", "ray"),
+        ("numpy", None),  # the core's: no extra brings it
+        ("nonsense", None),
+    ],
+)
+def test_a_missing_module_leads_to_its_extra(module, extra):
+    assert doctor.extra_with(module) == extra
+
+
+def test_a_command_whose_extra_is_missing_says_so_in_one_sentence(monkeypatch, capsys):
+    monkeypatch.setitem(sys.modules, "rasterio", None)
+    for name in [name for name in sys.modules if name.startswith(("adadino.scene", "adadino.res"))]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setattr(sys, "argv", ["adadino", "predict", "a.tif", "b.tif", "-o", "c.tif"])
+    with pytest.raises(SystemExit) as end:
+        main()
+    assert end.value.code == 1
+    said = capsys.readouterr().err
+    assert said.startswith("adadino: this needs rasterio")
+    assert "pip install 'adadino[geo]'" in said

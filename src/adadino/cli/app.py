@@ -93,6 +93,18 @@ def main() -> None:
     except AdaDINOError as error:
         typer.echo(f"adadino: {error}", err=True)
         sys.exit(1)
+    except ModuleNotFoundError as error:
+        from adadino.doctor import extra_with
+
+        extra = extra_with(error.name or "")
+        if extra is None:
+            raise
+        typer.echo(
+            f"adadino: this needs {error.name}, which is not installed: "
+            f"pip install 'adadino[{extra}]'. adadino doctor lists what is there.",
+            err=True,
+        )
+        sys.exit(1)
     except (KeyboardInterrupt, SystemExit) as end:
         # typer turns Ctrl-C inside a verb into a silent exit with 130.
         if isinstance(end, SystemExit) and end.code != 130:
