@@ -1,6 +1,6 @@
 """Fifty clients read tiles while two jobs run: errors, and how long a tile takes.
 
-    python benchmarks/serve.py MODEL [--clients 50] [--seconds 20] [--side 2048]
+    python benchmarks/serve.py [MODEL] [--clients 50] [--seconds 20] [--side 2048]
 
 A server of its own is started on a free port with a scene of its own. Every client asks for one
 random tile after the other, of all three layers of the demo and the dates of the running jobs.
@@ -73,7 +73,7 @@ def wait(address: str, identity: str, ready) -> dict:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("model")
+    parser.add_argument("model", nargs="?", default="tiny", help="the bundled one by default")
     parser.add_argument("--clients", type=int, default=50)
     parser.add_argument("--seconds", type=float, default=20.0)
     parser.add_argument("--side", type=int, default=2048)

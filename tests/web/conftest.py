@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 import subprocess
 import sys
 import time
@@ -58,13 +59,14 @@ class Running:
         self.process.wait(20)
 
 
-def start(model: Path, jobs: Path, *options: str) -> Running:
-    """Start the command and wait until it says where it is."""
+def start(model: Path | None, jobs: Path, *options: str) -> Running:
+    """Start the command and wait until it says where it is; without a model, the default's."""
     # One thread: the tests share two cores with one another.
     environment = os.environ | {"OMP_NUM_THREADS": "1"}
     command = [sys.executable, "-m", "adadino", "serve", "--port", "0", "--jobs", str(jobs)]
+    chosen = [] if model is None else ["--model", str(model)]
     process = subprocess.Popen(
-        [*command, "--model", str(model), "--device", "cpu", *options],
+        [*command, *chosen, "--device", "cpu", *options],
         stdout=subprocess.PIPE, text=True, env=environment,
     )  # fmt: skip
     assert process.stdout is not None
@@ -94,7 +96,7 @@ def data(tmp_path_factory) -> Path:
 def server(model, data, tmp_path_factory) -> Iterator[Running]:
     running = start(
         model, tmp_path_factory.mktemp("jobs"), "--data", str(data), "--max-upload", "0.01",
-        "--max-pixels", "1",
+        "--max-pixels", "1", "--model", f"other={model}",
     )  # fmt: skip
     yield running
     running.stop()
@@ -109,3 +111,17 @@ def client(server) -> Iterator[httpx2.Client]:
 @pytest.fixture(scope="session")
 def demo(server) -> dict[str, Any]:
     return server.demo()
+
+
+@pytest.fixture(scope="module")  # not longer: its event loop would be in the way of others
+def browser() -> Iterator[Any]:
+    """Debian's Chromium."""
+    api = pytest.importorskip("playwright.sync_api", reason="pip install playwright")
+    chromium = shutil.which("chromium") or shutil.which("chromium-browser")
+    if chromium is None:
+        pytest.skip("needs Chromium: apt install chromium")
+    with api.sync_playwright() as playwright:
+        options = ["--no-sandbox", "--disable-dev-shm-usage"]
+        opened = playwright.chromium.launch(executable_path=chromium, args=options)
+        yield opened
+        opened.close()

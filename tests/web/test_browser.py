@@ -1,14 +1,8 @@
-"""The page in a real browser: Debian's Chromium, driven by Playwright.
-
-Screenshots go to the folder `ADADINO_SCREENSHOTS` names, or to pytest's own.
-"""
+"""The page in a real browser: Debian's Chromium, driven by Playwright."""
 
 from __future__ import annotations
 
-import os
 import re
-import shutil
-from pathlib import Path
 
 import geopandas as gpd
 import pytest
@@ -16,60 +10,8 @@ import rasterio
 from PIL import Image
 
 from adadino.data.synthetic import World, write_geotiff_pair
+from tests.web.browsing import Watched, api, save_downloads, slide, upload
 from tests.web.conftest import start
-from tests.web.contrast import contrasts
-
-api = pytest.importorskip("playwright.sync_api", reason="pip install playwright")
-api.expect.set_options(timeout=60_000)  # for a machine with other things to do
-CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
-pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="needs Chromium: apt install chromium")
-REAL = Path(os.environ.get("ADADINO_DATA", "nowhere")) / "geotiff"
-
-
-@pytest.fixture(scope="module")
-def browser():
-    with api.sync_playwright() as playwright:
-        options = ["--no-sandbox", "--disable-dev-shm-usage"]
-        opened = playwright.chromium.launch(executable_path=CHROMIUM, args=options)
-        yield opened
-        opened.close()
-
-
-class Watched:
-    """A page and what its console said."""
-
-    def __init__(self, browser, server, **options):
-        self.context = browser.new_context(
-            **({"viewport": {"width": 1280, "height": 800}} | options)
-        )
-        self.page = self.context.new_page()
-        self.page.set_default_timeout(60_000)
-        self.said, self.asked = [], set()
-        self.page.on("console", lambda message: self.said.append(message.text))
-        self.page.on("pageerror", lambda error: self.said.append(str(error)))
-        self.page.on("request", lambda request: self.asked.add(request.url))
-        self.server = server
-        self.page.goto(server.address)
-        self.ready()
-
-    def ready(self):
-        api.expect(self.page.locator("#rows tr").first).to_be_visible()
-        self.page.wait_for_load_state("networkidle")
-
-    @property
-    def count(self):
-        return int(self.page.locator("#count").inner_text().replace(",", ""))
-
-    def pixels(self):
-        """The map as it is seen."""
-        self.page.wait_for_timeout(300)
-        return self.page.locator("#map").screenshot()
-
-    def close(self):
-        self.context.close()
-        assert self.said == [], "the console is not silent"
-        strangers = {url for url in self.asked if not url.startswith(self.server.address)}
-        assert not {url for url in strangers if not url.startswith(("data:", "blob:"))}
 
 
 @pytest.fixture
@@ -82,10 +24,6 @@ def watched(browser, server, demo):
 @pytest.fixture
 def page(watched):
     return watched.page
-
-
-def slide(page, selector, value):
-    page.locator(selector).fill(str(value))
 
 
 def test_it_opens_on_the_demo(page):
@@ -113,6 +51,20 @@ def test_swipe_by_mouse_and_by_keys_changes_what_is_seen(watched):
     assert watched.pixels() not in (left, middle)
     page.keyboard.press("ArrowLeft")
     assert bar.get_attribute("aria-valuenow") == "98"
+
+
+def test_swipe_by_touch(browser, server, demo):
+    opened = Watched(browser, server, viewport={"width": 390, "height": 844}, has_touch=True)
+    bar = opened.page.locator("#swipe")
+    box = bar.bounding_box()
+    x, y = box["x"] + box["width"] / 2, box["y"] + 120
+    finger = opened.context.new_cdp_session(opened.page)
+    for kind, at in (("touchStart", x), ("touchMove", x + 60), ("touchMove", x + 117)):
+        points = [{"x": at, "y": y}]
+        finger.send("Input.dispatchTouchEvent", {"type": kind, "touchPoints": points})
+    finger.send("Input.dispatchTouchEvent", {"type": "touchEnd", "touchPoints": []})
+    assert int(bar.get_attribute("aria-valuenow")) == pytest.approx(80, abs=2)
+    opened.close()
 
 
 def test_the_threshold_redraws_polygons_without_running_the_model(watched, demo):
@@ -184,14 +136,11 @@ def test_an_uploaded_pair_is_computed_shown_and_downloaded(watched, tmp_path):
     api.expect(page.locator("#share")).not_to_have_text("–")
     slide(page, "#threshold", 0.35)
     api.expect(page.locator("#threshold-value")).to_have_text("0.35")
-    got = {}
-    for name in ("mask.tif", "probability.tif", "result.gpkg", "result.geojson", "overview.png"):
-        with page.expect_download() as waiting:
-            page.locator(f"a[data-file='{name}']").click()
-        got[name] = tmp_path / f"got-{name}"
-        waiting.value.save_as(got[name])
+    got = save_downloads(page, tmp_path)
     with rasterio.open(got["mask.tif"]) as mask, rasterio.open(got["probability.tif"]) as chance:
         assert mask.shape == chance.shape == (300, 300)
+        assert mask.tags()["ADADINO_THRESHOLD"] == "0.35"
+        assert {f.tags(ns="IMAGE_STRUCTURE")["LAYOUT"] for f in (mask, chance)} == {"COG"}
         assert ((mask.read(1) == 1) == (chance.read(1) >= 0.35)).all()
     frames = [gpd.read_file(got[name]) for name in ("result.gpkg", "result.geojson")]
     assert [frame.crs.to_epsg() for frame in frames] == [32633, 4326]
@@ -200,14 +149,6 @@ def test_an_uploaded_pair_is_computed_shown_and_downloaded(watched, tmp_path):
         assert picture.format == "PNG"
     page.reload()
     api.expect(page.locator("#scene-name")).to_have_text("before → after")  # from the address
-
-
-def upload(page, before, after):
-    page.locator("#tab-jobs").click()
-    page.locator("#file-before").set_input_files(before)
-    page.locator("#file-after").set_input_files(after)
-    api.expect(page.locator("#drop-after")).to_contain_text(Path(after).name)
-    page.locator("#start").click()
 
 
 def test_a_wrong_file_is_refused_before_it_is_sent(page, tmp_path):
@@ -230,14 +171,6 @@ def test_a_running_job_is_cancelled(page, tmp_path):
     api.expect(page.locator("#jobs li[data-state='cancelled']")).to_have_count(0)
 
 
-@pytest.mark.data
-@pytest.mark.skipif(not REAL.exists(), reason="set ADADINO_DATA to the folder of real pairs")
-def test_a_real_pair_shows_its_grid_warning(page):
-    upload(page, REAL / "naip_2009.tif", REAL / "naip_2018.tif")
-    api.expect(page.locator("#warnings")).to_contain_text("grid", timeout=120_000)
-    assert page.locator("#crs").inner_text() == "EPSG:26914"
-
-
 def test_all_is_reached_by_keyboard_with_a_visible_focus(page):
     page.evaluate("document.activeElement?.blur()")
     seen = set()
@@ -252,28 +185,6 @@ def test_all_is_reached_by_keyboard_with_a_visible_focus(page):
         seen.add(name)
         assert outline, f"no focus is seen on {name}"
     assert {"map", "swipe", "theme", "tab-change", "threshold", "min-area"} <= seen
-
-
-@pytest.mark.parametrize("theme", ["light", "dark"])
-@pytest.mark.parametrize("width", [1280, 390])
-def test_widths_and_themes(browser, server, demo, tmp_path, width, theme):
-    height = 800 if width > 500 else 844
-    opened = Watched(
-        browser, server, viewport={"width": width, "height": height}, color_scheme=theme,
-        has_touch=width < 500,
-    )  # fmt: skip
-    page = opened.page
-    assert page.evaluate("document.documentElement.scrollWidth") <= width, "it scrolls sideways"
-    folder = Path(os.environ.get("ADADINO_SCREENSHOTS", tmp_path))
-    folder.mkdir(parents=True, exist_ok=True)
-    opened.pixels()
-    page.screenshot(path=folder / f"page-{width}-{theme}.png", full_page=width < 500)
-    for tab in ("change", "layers", "jobs"):
-        page.locator(f"#tab-{tab}").click()
-        found = contrasts(page)
-        assert len(found) > 20
-        assert not [entry for entry in found if entry[0] < 4.5]  # WCAG AA
-    opened.close()
 
 
 def test_the_token_opens_the_page(browser, model, tmp_path):
@@ -293,18 +204,3 @@ def test_the_token_opens_the_page(browser, model, tmp_path):
     finally:
         context.close()
         server.stop()
-
-
-def test_the_layout_does_not_jump(browser, server, demo):
-    context = browser.new_context(viewport={"width": 1280, "height": 800})
-    context.add_init_script(
-        "window.jumps = 0; new PerformanceObserver(list => { for (const e of list.getEntries())"
-        " window.jumps += e.value; }).observe({ type: 'layout-shift', buffered: true });"
-    )
-    page = context.new_page()
-    page.goto(server.address)
-    api.expect(page.locator("#rows tr").first).to_be_visible()
-    slide(page, "#threshold", 0.4)
-    page.wait_for_timeout(800)
-    assert page.evaluate("window.jumps") < 0.1  # what browsers call good
-    context.close()

@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import socket
-from contextlib import suppress
 
 import pytest
 from fastapi.testclient import TestClient
 from starlette.requests import Request
 
 from adadino.errors import ConfigError
-from adadino.web import connection
 from adadino.web.app import create_app
 from adadino.web.body import chunks
 from adadino.web.problems import RefusedError
@@ -154,34 +151,3 @@ def test_a_body_that_stops_is_refused_in_the_end():
     with pytest.raises(RefusedError, match="nothing came") as caught:
         asyncio.run(read())
     assert caught.value.status == 408
-
-
-def test_a_client_that_sends_no_headers_is_dropped(monkeypatch, tmp_path):
-    import threading
-
-    import uvicorn
-
-    monkeypatch.setattr(connection, "HEADERS_S", 0.3)
-    app = create_app(Settings(jobs=tmp_path / "jobs", demo=False))
-    config = uvicorn.Config(
-        app, port=0, http=connection.PatientProtocol, ws="none", lifespan="off", log_level="error"
-    )
-    server = uvicorn.Server(config)
-    listening = socket.socket()
-    listening.bind(("127.0.0.1", 0))
-    listening.listen()
-    thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]})
-    thread.start()
-    try:
-        with socket.create_connection(listening.getsockname()) as wire:
-            wire.sendall(b"GET /healthz HTTP/1.1\r\nHost: 127.0.0.1\r\nX-Slow: ")
-            wire.settimeout(10)
-            with suppress(ConnectionResetError):  # and not the time limit
-                assert wire.recv(100) == b""
-        with socket.create_connection(listening.getsockname()) as wire:
-            wire.sendall(b"GET /healthz HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n")
-            assert wire.recv(1000).startswith(b"HTTP/1.1 200")
-    finally:
-        server.should_exit = True
-        thread.join()
-        listening.close()

@@ -66,6 +66,57 @@ def test_a_pair_of_the_data_folder(client, server, data):
     assert str(data) not in json.dumps(job)
 
 
+def many_bands(path, seed):
+    """Five bands of uint16 that say nothing of colour; the last is 1000 everywhere."""
+    values = np.random.default_rng(seed).integers(0, 500, (5, 96, 96), np.uint16)
+    values[4] = 1000
+    with rasterio.open(
+        path, "w", driver="GTiff", width=96, height=96, count=5, dtype="uint16",
+        photometric="minisblack", crs="EPSG:32633", transform=rasterio.Affine.scale(2, -2),
+    ) as dataset:  # fmt: skip
+        dataset.write(values)
+    return path.read_bytes()
+
+
+def test_bands_and_scale_are_those_that_were_asked_for(client, server, tmp_path):
+    images = [many_bands(tmp_path / f"{seed}.tif", seed) for seed in (1, 2)]
+    asked = {"bands": "5,2,1", "scale": "0,1250", "register": "off"}
+    job = client.post("/api/jobs", files=files(*images), data=asked).json()
+    assert (job["bands"], job["scale"], job["register"]) == ([5, 2, 1], [0, 1250], False)
+    job = server.wait(job["id"], "done", "failed")
+    assert job["state"] == "done", job["error"]
+    tile = client.get(f"/api/jobs/{job['id']}/tiles/before/0/0/0.png").content
+    with Image.open(io.BytesIO(tile)) as picture:
+        red = np.asarray(picture.convert("RGB"))[:96, :96, 0]
+    assert red.mean() == pytest.approx(255 * 1000 / 1250, abs=4)
+
+
+@pytest.mark.parametrize(
+    ("asked", "says"),
+    [({"bands": "1,2"}, "three band numbers"), ({"bands": "0"}, "three band numbers"),
+     ({"bands": "x"}, "three band numbers"), ({"scale": "5,1"}, "a smaller and a larger"),
+     ({"scale": "0,inf"}, "a smaller and a larger"), ({"register": "maybe"}, "true or false"),
+     ({"bands": "7,2,1"}, "before.tif has no band 7: it has 5 bands"), ({"more": "1"}, "at most")],
+)  # fmt: skip
+def test_options_that_are_refused(client, tmp_path, asked, says):
+    images = [many_bands(tmp_path / f"{seed}.tif", seed) for seed in (1, 2)]
+    names = ("before.tif", "after.tif")
+    answer = client.post("/api/jobs", files=files(*images, names), data=asked)
+    assert (answer.status_code, says in answer.json()["error"]) == (422, True), answer.text
+
+
+@pytest.mark.parametrize(
+    ("asked", "says"),
+    [({"bands": [1, 2]}, "three band numbers"), ({"bands": [0]}, "bands"),
+     ({"bands": "3,2,1"}, "bands"), ({"bands": [9]}, "no band 9"), ({"scale": [1]}, "scale"),
+     ({"scale": [5, 1]}, "a smaller and a larger")],
+)  # fmt: skip
+def test_options_of_the_data_folder_that_are_refused(client, asked, says):
+    paths = {"before": "pair/before.tif", "after": "pair/after.tif"}
+    answer = client.post("/api/jobs", json=paths | asked)
+    assert (answer.status_code, says in answer.json()["error"]) == (422, True), answer.text
+
+
 @pytest.mark.parametrize(
     "name",
     ["../outside/before.tif", "/etc/passwd", "link.tif", "notes.txt", "pair", "", "pair/no.tif",

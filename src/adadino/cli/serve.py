@@ -15,7 +15,9 @@ def command(
     port: Annotated[int, typer.Option(min=0, max=65535, help="Port; 0 for any free one.")] = 8000,
     model: Annotated[
         list[str] | None,
-        typer.Option(help="A checkpoint, or NAME=CHECKPOINT; may be given several times."),
+        typer.Option(
+            help="A checkpoint, or NAME=CHECKPOINT; may be given several times; bundled by default."
+        ),
     ] = None,
     backbone: Annotated[
         str | None, typer.Option(help="Backbone weights, if not where the model says.")

@@ -8,6 +8,7 @@ from contextlib import asynccontextmanager
 from fastapi import FastAPI
 from fastapi.responses import FileResponse, RedirectResponse
 from fastapi.staticfiles import StaticFiles
+from starlette.types import Scope
 
 import adadino
 from adadino.web.api import info_routes, job_routes
@@ -52,7 +53,23 @@ def create_app(settings: Settings, *, fatal: Callable[[str], None] | None = None
     _add_pages(app)
     app.add_middleware(Guard, settings=settings)
     app.add_middleware(Counting, metrics=service.metrics)
+    _build_routes(app)
     return app
+
+
+def _build_routes(app: FastAPI) -> None:
+    """Have every route built now, before any other thread begins.
+
+    FastAPI does it at the first request, while our threads import pandas and more. A server was
+    seen where that failed ("Path params must be of one of the supported types") and every answer
+    was a 500 from then on; it could not be made to happen again. Here, nothing else goes on.
+    """
+    nowhere: Scope = {
+        "type": "http", "method": "GET", "path": "/", "headers": [], "query_string": b"",
+        "root_path": "",
+    }  # fmt: skip
+    for route in app.routes:
+        route.matches(nowhere)
 
 
 def _add_pages(app: FastAPI) -> None:

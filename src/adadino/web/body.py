@@ -39,12 +39,17 @@ async def chunks(request: Request, *, most: int, limits: Limits) -> AsyncIterato
                 408, f"nothing came for {limits.idle_s:g} s; send it again."
             ) from None
         except ClientDisconnect:
-            raise RefusedError(400, "the connection ended before the request did.") from None
+            raise RefusedError(
+                400, "the connection ended before the request did; send it again."
+            ) from None
         total += len(chunk)
         if total > most:
             raise RefusedError(413, too_large(most))
         if time.monotonic() - begun > limits.upload_s:
-            raise RefusedError(408, f"the upload took more than {limits.upload_s / 60:g} minutes.")
+            raise RefusedError(
+                408,
+                f"the upload took more than {limits.upload_s / 60:g} minutes; send smaller files.",
+            )
         yield chunk
 
 
@@ -75,7 +80,7 @@ async def read_json(request: Request, limits: Limits) -> dict[str, Any]:
     try:
         found = json.loads(b"".join(parts))
     except (ValueError, RecursionError):
-        raise RefusedError(400, "the body is not JSON.") from None
+        raise RefusedError(400, "the body is not JSON; send an object.") from None
     if not isinstance(found, dict):
         raise RefusedError(422, "the body must be a JSON object.")
     return found

@@ -11,7 +11,14 @@ from starlette.requests import Request
 
 from adadino.web.body import drain, read_json
 from adadino.web.library import find_image
-from adadino.web.problems import RefusedError
+from adadino.web.options import (
+    check_bands,
+    check_scale,
+    parse_bands,
+    parse_register,
+    parse_scale,
+)
+from adadino.web.problems import RefusedError, disk_problem
 from adadino.web.rasters import Facts, probe
 from adadino.web.records import Job
 from adadino.web.schemas import JobIn
@@ -33,6 +40,9 @@ async def take_job(request: Request, service: Service) -> Job:
             return await _from_data(request, service)
         if kind == "multipart/form-data":
             return await _from_upload(request, service)
+    except OSError as error:
+        await drain(request)
+        raise disk_problem(error) from error
     except Exception:
         await drain(request)
         raise
@@ -68,6 +78,10 @@ async def _from_data(request: Request, service: Service) -> Job:
     for name in (asked.before, asked.after):
         path = find_image(root, name)
         facts[name] = await run_in_threadpool(probe, path, name, service.settings.limits)
+        check_bands(asked.bands, facts[name].bands, name)
+    if asked.bands is not None and len(asked.bands) == 2:
+        raise RefusedError(422, "bands must be three band numbers, or one to repeat: [3, 2, 1].")
+    scale = check_scale(asked.scale, asked.scale)
     model = _model(asked.model, service)
     name = _title(asked.name, asked.before, asked.after)
     identity, draft = service.store.draft()
@@ -75,8 +89,8 @@ async def _from_data(request: Request, service: Service) -> Job:
         job = Job(
             id=identity, name=name, client=request.state.client, model=model, source="data",
             before=asked.before, after=asked.after, before_name=Path(asked.before).name,
-            after_name=Path(asked.after).name, register=asked.register_,
-            pixels=facts[asked.before].pixels,
+            after_name=Path(asked.after).name, register=asked.register_, bands=asked.bands,
+            scale=scale, pixels=facts[asked.before].pixels,
         )  # fmt: skip
         return _queued(job, draft, service)
     except BaseException:
@@ -90,16 +104,17 @@ async def _from_upload(request: Request, service: Service) -> Job:
         upload = await receive(request, draft, service.settings.limits)
         _check_sizes(upload.facts, upload.names)
         names, fields = upload.names, upload.fields
-        register = fields.get("register", "false").lower()
-        if register not in ("true", "false", "1", "0", "on", "off"):
-            raise RefusedError(422, "register must be true or false.")
+        bands = parse_bands(fields.get("bands"))
+        for which, facts in upload.facts.items():
+            check_bands(bands, facts.bands, names[which])
         job = Job(
             id=identity, client=request.state.client, source="upload",
             name=_title(fields.get("name"), names["before"], names["after"]),
             model=_model(fields.get("model"), service),
             before=upload.files["before"].name, after=upload.files["after"].name,
             before_name=names["before"], after_name=names["after"],
-            register=register in ("true", "1", "on"), pixels=upload.facts["before"].pixels,
+            register=parse_register(fields.get("register")), bands=bands,
+            scale=parse_scale(fields.get("scale")), pixels=upload.facts["before"].pixels,
         )  # fmt: skip
         return _queued(job, draft, service)
     except BaseException:

@@ -198,7 +198,7 @@ class Manager:
             "after": str(self._input(job, job.after)),
         } | {
             name: getattr(job, name)
-            for name in ("before_name", "after_name", "source", "model", "register")
+            for name in ("before_name", "after_name", "model", "register", "bands", "scale")
         }
         ready = (self._worker is not None and self._worker.alive) or self._begin_worker()
         if job.id in self._cancelled:
@@ -239,7 +239,9 @@ class Manager:
         if job.source != "data":
             return self.store.path(job.id) / name
         if self.settings.data is None:
-            raise InputError("the server no longer has the data folder this job is from.")
+            raise InputError(
+                "the server no longer has the data folder this job is from; upload the files."
+            )
         return find_image(self.settings.data, name)
 
     def _finish(self, identity: str) -> None:

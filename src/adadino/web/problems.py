@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from typing import Any
 
 from fastapi import Request
@@ -10,8 +11,10 @@ from fastapi.responses import JSONResponse
 from pydantic import BaseModel, Field
 from starlette.exceptions import HTTPException
 
-from adadino.errors import AdaDINOError, ConfigError, InputError
+from adadino.errors import AdaDINOError, ConfigError, InputError, WriteError
 from adadino.web.store import JobGoneError
+
+_log = logging.getLogger(__name__)
 
 
 class Problem(BaseModel):
@@ -26,6 +29,16 @@ class RefusedError(Exception):
     def __init__(self, status: int, sentence: str) -> None:
         super().__init__(sentence)
         self.status, self.sentence = status, sentence
+
+
+def disk_problem(error: BaseException) -> RefusedError:
+    """What to answer when the server could not write; where it tried is nobody's business."""
+    cause = error if isinstance(error, OSError) else error.__cause__
+    why = getattr(cause, "strerror", None) or "its disk may be full"
+    _log.warning("%s", error)
+    return RefusedError(
+        507, f"the server cannot store it ({why}); remove jobs, or ask who runs the server."
+    )
 
 
 def documented(*statuses: int) -> dict[int | str, dict[str, Any]]:
@@ -61,10 +74,12 @@ async def on_refused(_: Request, error: Exception) -> JSONResponse:
     return answer(error.status, error.sentence)
 
 
-async def on_error(_: Request, error: Exception) -> JSONResponse:
+async def on_error(request: Request, error: Exception) -> JSONResponse:
     """Our typed errors; their sentences are written for people."""
     if isinstance(error, JobGoneError):
         return answer(404, str(error))
+    if isinstance(error, WriteError):
+        return await on_refused(request, disk_problem(error))
     status = 422 if isinstance(error, InputError | ConfigError) else 500
     return answer(status, str(error))
 

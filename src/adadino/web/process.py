@@ -26,7 +26,12 @@ class WorkerProcess:
             start_new_session=True,
         )
         models = [[choice.name, choice.source] for choice in settings.models]
-        self.send(models=models, backbone=settings.backbone, device=settings.device)
+        self.send(
+            models=models,
+            backbone=settings.backbone,
+            device=settings.device,
+            engine=settings.engine,
+        )
 
     def send(self, **task: object) -> None:
         """Send a line; if nobody is there any more, `events` ends and tells."""

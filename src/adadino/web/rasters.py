@@ -100,10 +100,14 @@ def probe(path: Path, name: str, limits: Limits) -> Facts:
                 block = max(rows * columns for rows, columns in dataset.block_shapes) * item
                 crs = crs_name(dataset.crs) if dataset.crs else None
     except (RasterioError, OSError, ValueError) as error:
-        raise InputError(f"{name} cannot be read as an image; is it damaged or cut?") from error
+        raise InputError(
+            f"{name} cannot be read as an image; is it damaged or cut? Copy it again."
+        ) from error
     check_pixels(width, height, name, limits)
     if bands > limits.bands:
-        raise InputError(f"{name} has {bands} bands, and this server takes {limits.bands}.")
+        raise InputError(
+            f"{name} has {bands} bands, and this server takes {limits.bands}; leave some out."
+        )
     if block > limits.block_bytes:
         raise InputError(
             f"{name} is stored in blocks of {block / 2**20:,.0f} MB, and this server takes "

@@ -35,6 +35,9 @@ class Job:
     mark: str = ""
     """Which model exactly, for the demo: another one makes another demo."""
     register: bool = False
+    bands: list[int] | None = None
+    scale: list[float] | None = None
+    """These three as in `SceneOptions`."""
     pixels: int = 0
     """Of `before`: an estimate of the scene's size."""
     state: State = "queued"

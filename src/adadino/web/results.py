@@ -16,7 +16,7 @@ from starlette.background import BackgroundTask
 
 from adadino.errors import VectorWarning
 from adadino.web.display import Display
-from adadino.web.problems import documented
+from adadino.web.problems import disk_problem, documented
 from adadino.web.records import Job
 from adadino.web.schemas import PolygonsOut
 from adadino.web.service import Service
@@ -113,7 +113,7 @@ def _file(kind: str) -> dict[str, Any]:
     """How a route that answers with a file is documented."""
     shape = {"type": "object"} if kind == GEOJSON else {"type": "string", "format": "binary"}
     content = {kind: {"schema": shape}}
-    told = {200: {"description": "The file.", "content": content}, **documented(404, 409, 422)}
+    told = {200: {"description": "The file.", "content": content}, **documented(404, 409, 422, 507)}
     return {"response_class": Response, "responses": told}
 
 
@@ -131,12 +131,16 @@ def _polygons(threshold: float, min_area: float) -> Write:
 def _made(service: Service, job_id: str, name: str, kind: str, write: Write) -> FileResponse:
     """A file made for one answer, which goes when it was sent."""
     job, folder, display = service.finished(job_id)
-    scratch = Path(tempfile.mkdtemp(prefix=f"{HIDDEN}file-", dir=service.settings.jobs))
+    scratch = None
     try:
+        scratch = Path(tempfile.mkdtemp(prefix=f"{HIDDEN}file-", dir=service.settings.jobs))
         with service.heavy:
             write(scratch / name, folder, display, job)
-    except BaseException:
-        shutil.rmtree(scratch, ignore_errors=True)
+    except BaseException as error:
+        if scratch is not None:
+            shutil.rmtree(scratch, ignore_errors=True)
+        if isinstance(error, OSError):
+            raise disk_problem(error) from error
         raise
     gone = BackgroundTask(shutil.rmtree, scratch, ignore_errors=True)
     called = f"{_stem(job)}-{name}"

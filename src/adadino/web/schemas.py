@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
 from adadino.web.records import Job
+
+Band = Annotated[int, Field(ge=1, le=99_999)]
+Value = Annotated[float, Field(allow_inf_nan=False)]
+_BANDS = "Red, green and blue, counted from 1; or one, which is repeated."
+_SCALE = "Raw values that are black and white, instead of a stretch over both dates."
+_REGISTER = "Apply the estimated shift between the dates, if it is reliable."
 
 
 class Progress(BaseModel):
@@ -29,6 +35,8 @@ class JobOut(BaseModel):
     after_name: str
     source: Literal["upload", "data", "demo"]
     register_: bool = Field(alias="register", description="Whether a reliable shift is applied.")
+    bands: list[int] | None = Field(description="What was chosen; None is by colour.")
+    scale: list[float] | None = Field(description="What was chosen; None is by both dates.")
     pixels: int
     state: Literal["queued", "running", "done", "failed", "cancelled"]
     created: float = Field(description="Seconds since 1970.")
@@ -65,7 +73,9 @@ class JobIn(BaseModel):
     before: str = Field(max_length=1000, description="A path from /api/files.")
     after: str = Field(max_length=1000, description="Another one.")
     model: str | None = Field(None, max_length=200, description="A name from /api/info.")
-    register_: bool = Field(False, alias="register")
+    bands: list[Band] | None = Field(None, min_length=1, max_length=3, description=_BANDS)
+    scale: list[Value] | None = Field(None, min_length=2, max_length=2, description=_SCALE)
+    register_: bool = Field(False, alias="register", description=_REGISTER)
     name: str | None = Field(None, max_length=200)
 
 
@@ -75,7 +85,9 @@ class UploadIn(BaseModel):
     before: bytes = Field(json_schema_extra={"format": "binary"})
     after: bytes = Field(json_schema_extra={"format": "binary"})
     model: str | None = Field(None, max_length=200)
-    register_: bool = Field(False, alias="register")
+    bands: str | None = Field(None, max_length=200, description=f"{_BANDS} As text: 3,2,1.")
+    scale: str | None = Field(None, max_length=200, description=f"{_SCALE} As text: 0,3000.")
+    register_: bool = Field(False, alias="register", description=_REGISTER)
     name: str | None = Field(None, max_length=200)
 
 

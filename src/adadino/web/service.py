@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import adadino
-from adadino.web.demo import demo_job, make_demo
+from adadino.web.demo import demo_job, make_demo, shipped_mark, unpack_demo
 from adadino.web.display import Display
 from adadino.web.manager import Manager
 from adadino.web.metrics import Metrics
@@ -132,9 +132,10 @@ class Service:
         return found, display
 
     def _ensure_demo(self) -> None:
-        """One demo, made by the first model; seen at once, computed when that is loaded."""
+        """One demo, of the first model; seen at once, and computed if its result is not shipped."""
         first = self.settings.models[0]
-        mark = f"{adadino.__version__} {first.source} {_changed(first.source)}"
+        shipped = shipped_mark(first.source)
+        mark = f"{adadino.__version__} {first.source} {shipped or _changed(first.source)}"
         for job in self.store.all():
             if job.source == "demo":
                 broken = job.state in ENDED and job.state != "done"
@@ -142,8 +143,8 @@ class Service:
                     return
                 self.store.remove(job.id)
         identity, draft = self.store.draft()
-        display = make_demo(draft)
-        self.store.add(demo_job(identity, first.name, mark, display), draft)
+        display, result = unpack_demo(draft) if shipped else (make_demo(draft), None)
+        self.store.add(demo_job(identity, first.name, mark, display, result), draft)
         self.manager.wake()
 
 

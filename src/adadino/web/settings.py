@@ -7,6 +7,7 @@ import os
 import sys
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Literal
 from urllib.parse import urlsplit
 
 from adadino.errors import ConfigError
@@ -64,6 +65,8 @@ class Settings:
     token: str | None = None
     basemap: str | None = None
     device: str = "auto"
+    engine: Literal["auto", "off", "bf16", "fp8", "int8"] = "auto"
+    """As in `SceneOptions`."""
     allowed_hosts: tuple[str, ...] = ()
     demo: bool = True
     limits: Limits = field(default_factory=Limits)
@@ -81,7 +84,7 @@ class Settings:
                 "one: python -c 'import secrets; print(secrets.token_urlsafe())'"
             )
         if self.data is not None and not self.data.is_dir():
-            raise ConfigError(f"--data {self.data} is not a folder.")
+            raise ConfigError(f"--data {self.data} is not a folder; give one that exists.")
         if self.basemap is not None and not _is_template(self.basemap):
             raise ConfigError(
                 f"--basemap {self.basemap} must be like https://example.org/{{z}}/{{x}}/{{y}}.png"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import re
 import secrets
 import shutil
@@ -11,9 +12,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from adadino.errors import AdaDINOError
+from adadino.errors import AdaDINOError, WriteError
 from adadino.web.records import ENDED, Job, read_record, write_record
 
+_log = logging.getLogger(__name__)
 _ID = re.compile(r"[A-Za-z0-9_-]{22}\Z")
 HIDDEN = ".incoming-"
 """How the folder of an upload begins that is not yet a job."""
@@ -74,11 +76,18 @@ class JobStore:
                 raise JobGoneError("there is no such job; it may have been removed.") from None
 
     def change(self, identity: str, **changes: Any) -> Job:
-        """Change a job, in memory and on disk."""
+        """Change a job, in memory and on disk.
+
+        On a full disk in memory alone: the queue must go on, and a job that the next server finds
+        unfinished is taken up again.
+        """
         with self._lock:
             job = self.get(identity).having(**changes)
-            write_record(self.path(identity), job)
             self._jobs[identity] = job
+            try:
+                write_record(self.path(identity), job)
+            except WriteError as error:
+                _log.warning("the record of a job cannot be written: %s", error)
             return job
 
     def all(self) -> list[Job]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 import unicodedata
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath, PureWindowsPath
 from typing import BinaryIO
@@ -15,16 +16,22 @@ from starlette.requests import Request
 
 from adadino.errors import InputError
 from adadino.web.body import chunks
-from adadino.web.problems import RefusedError
+from adadino.web.options import parse_bands, parse_register, parse_scale
+from adadino.web.problems import RefusedError, disk_problem
 from adadino.web.rasters import HEAD, STORED, Facts, check_head, probe
 from adadino.web.settings import Limits
 
 FILES = ("before", "after")
-FIELDS = ("model", "register", "name")
+FIELDS = ("model", "name", "register", "bands", "scale")
 FIELD_BYTES = 1000
 LONGEST_NAME = 200
 SPARE_BYTES = 2**30
 """What must stay free on the disk."""
+
+
+_CHECKS: dict[str, Callable[[str | None], object]] = {
+    "bands": parse_bands, "scale": parse_scale, "register": parse_register,
+}  # fmt: skip
 
 
 @dataclass
@@ -44,7 +51,7 @@ def clean_name(name: str, what: str = "the file's name") -> str:
         RefusedError: It holds control characters or is too long.
     """
     if len(name) > LONGEST_NAME:
-        raise RefusedError(400, f"{what} is longer than {LONGEST_NAME} characters.")
+        raise RefusedError(400, f"{what} is longer than {LONGEST_NAME} characters; rename it.")
     if any(unicodedata.category(letter).startswith("C") for letter in name):
         raise RefusedError(400, f"{what} holds control characters; rename it.")
     return PureWindowsPath(PurePosixPath(name).name).name or "unnamed"
@@ -121,7 +128,7 @@ class _Form:
             self._text += part
             if len(self._text) > FIELD_BYTES:
                 raise RefusedError(
-                    413, f"the field {self._name} is longer than {FIELD_BYTES} bytes."
+                    413, f"the field {self._name} is longer than {FIELD_BYTES} bytes; shorten it."
                 )
             return
         if len(self._head) < HEAD:
@@ -132,7 +139,10 @@ class _Form:
 
     def _end(self) -> None:
         if self._file is None:
-            self.upload.fields[self._name] = self._text.decode("utf-8", "replace")
+            text = self.upload.fields[self._name] = self._text.decode("utf-8", "replace")
+            check = _CHECKS.get(self._name)
+            if check is not None:  # now, not when the files have come
+                check(text)
             return
         self._file.close()
         self._file = None
@@ -157,10 +167,10 @@ async def receive(request: Request, folder: Path, limits: Limits) -> Upload:
     _, options = parse_options_header(request.headers.get("content-type", ""))
     boundary = options.get(b"boundary", b"")
     if not 1 <= len(boundary) <= 70:
-        raise RefusedError(400, "the form has no usable boundary.")
+        raise RefusedError(400, "the form has no usable boundary; send multipart/form-data.")
     declared = request.headers.get("content-length", "")
     if declared.isdigit() and shutil.disk_usage(folder).free < int(declared) + SPARE_BYTES:
-        raise RefusedError(507, "the server's disk is too full for these files.")
+        raise RefusedError(507, "the server's disk is too full for these files; come back later.")
     form = _Form(folder, limits)
     parser = MultipartParser(boundary, form.callbacks())  # type: ignore[arg-type]
     try:
@@ -172,13 +182,13 @@ async def receive(request: Request, folder: Path, limits: Limits) -> Upload:
                 form.upload.facts[which] = await run_in_threadpool(probe, path, name, limits)
         parser.finalize()
     except MultipartParseError:
-        raise RefusedError(400, "the form is damaged or cut.") from None
+        raise RefusedError(400, "the form is damaged or cut; send it again.") from None
     except OSError as error:
-        raise RefusedError(507, f"the server cannot store the files: {error.strerror}.") from None
+        raise disk_problem(error) from None
     finally:
         form.close()
     if not form.finished:
-        raise RefusedError(400, "the form is damaged or cut.")
+        raise RefusedError(400, "the form is damaged or cut; send it again.")
     for which in FILES:
         if which not in form.upload.facts:
             raise InputError(f"the form has no file {which}; send before and after.")

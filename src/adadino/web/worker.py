@@ -6,9 +6,11 @@ It dies with the server: when nobody holds the other end of its input, it exits.
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import queue
+import re
 import sys
 import threading
 import time
@@ -16,11 +18,16 @@ import traceback
 import warnings
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, TextIO
+from typing import TYPE_CHECKING, Any, TextIO
+
+if TYPE_CHECKING:
+    from adadino.result import SceneResult
 
 RESULT = "result.json"
 """What was found; when it is there, the job is done."""
 TILE, OVERLAP = 256, 64
+FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
+"""What the system says when a disk, a quota or a limit is full."""
 
 
 def main() -> None:
@@ -56,6 +63,8 @@ def _sentence(error: BaseException) -> str:
 
     if isinstance(error, AdaDINOError):
         return str(error)
+    if isinstance(error, OSError) and error.errno in FULL:
+        return f"the server's disk is full ({error.strerror}); remove jobs and start it again."
     traceback.print_exception(error)
     return f"an unexpected {type(error).__name__} ended the job; the server's log tells more."
 
@@ -70,6 +79,7 @@ class Worker:
         self.sources: dict[str, str] = dict(setup["models"])
         self.backbone: str | None = setup["backbone"]
         self.device = choose_device(setup["device"])
+        self.engine: Any = setup["engine"]
         self._said = said
         self._held: tuple[str, Any] | None = None
         speeds = {name: self._measure(self._model(name)) for name in reversed(self.sources)}
@@ -83,6 +93,7 @@ class Worker:
     def run(self, task: dict[str, Any]) -> None:
         """Do a job and say how it went."""
         names = {task["before"]: task["before_name"], task["after"]: task["after_name"]}
+        names[f"{task['folder']}/"] = ""  # last: the inputs may lie there
         try:
             self._predict(task, names)
         except Exception as error:
@@ -100,7 +111,14 @@ class Worker:
         from adadino.web.views import view_path, write_views
 
         folder, started = Path(task["folder"]), time.time()
-        options = SceneOptions(register=task["register"], tile=TILE, overlap=OVERLAP)
+        options = SceneOptions(
+            register=task["register"],
+            bands=None if task["bands"] is None else tuple(task["bands"]),
+            scale=None if task["scale"] is None else tuple(task["scale"]),
+            tile=TILE,
+            overlap=OVERLAP,
+            engine=self.engine,
+        )
         check_different(task["before"], task["after"])
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # the result has them all
@@ -126,35 +144,28 @@ class Worker:
         # The mask is cut from the probability, at any threshold.
         for path in (folder / "change.tif", folder / "change.qml", folder / "probability.qml"):
             path.unlink(missing_ok=True)
-        facts = {
-            "change_fraction": result.change_fraction,
+        facts = facts_of(result) | {
             "warnings": [_named(text, names) for text in result.warnings],
-            "shift": {
-                "dy": result.shift.dy,
-                "dx": result.shift.dx,
-                "confidence": result.shift.confidence,
-                "problem": result.shift.problem,
-            },
-            "registered": result.registered,
             "device": self._device_name(),
             "seconds": round(time.time() - started, 2),
         }
         write_atomic(folder / RESULT, json.dumps(facts))
 
     def _model(self, name: str) -> Any:
-        """A model by name; the one used last stays in memory."""
+        """A model by name, or the engine in its place; the one used last stays in memory."""
+        from adadino.engine import fastest
         from adadino.model.checkpoint import load
 
         if self._held is None or self._held[0] != name:
             self._held = None  # before the next one is loaded: two may not fit
-            self._held = (name, load(self.sources[name], backbone=self.backbone))
+            model = load(self.sources[name], backbone=self.backbone, device=self.device)
+            self._held = (name, fastest(model.eval(), self.engine))
         return self._held[1]
 
     def _measure(self, network: Any) -> float:
         """Megapixels of scene per second, from a few tiles."""
         import torch
 
-        network = network.to(self.device).eval()
         blank = torch.rand(1, 3, TILE, TILE, device=self.device)
         with torch.inference_mode():
             network(blank, blank)  # the first pass also loads kernels
@@ -173,6 +184,20 @@ class Worker:
         threads = torch.get_num_threads()
         plural = "" if threads == 1 else "s"
         return f"{threads} thread{plural}" if self.device.type == "cpu" else self.device.type
+
+
+def facts_of(result: SceneResult) -> dict[str, Any]:
+    """What the page tells of a result."""
+    shift = result.shift
+    return {
+        "change_fraction": result.change_fraction,
+        "warnings": list(result.warnings),
+        "shift": {
+            "dy": shift.dy, "dx": shift.dx, "confidence": shift.confidence,
+            "problem": shift.problem,
+        },
+        "registered": result.registered,
+    }  # fmt: skip
 
 
 class _Pace:
@@ -207,7 +232,7 @@ def _named(text: str, names: dict[str, str]) -> str:
     """A sentence in the user's names: paths of the server are nobody's business."""
     for path, name in names.items():
         text = text.replace(path, name)
-    return text
+    return re.sub(r"--(bands|scale|register)\b", r"\1", text)  # the page has them as fields
 
 
 if __name__ == "__main__":

@@ -101,13 +101,15 @@ function tell(job) {
   const place = view ? `${view.crs ?? "pixels"} · ${number(view.width)} × ${number(view.height)} px` : "\u00a0";
   $("scene-facts").textContent = place;
   const facts = [["Before", job.before_name], ["After", job.after_name], ["Model", job.model]];
+  if (job.bands) facts.push(["Bands", job.bands.join(", ")]);
+  if (job.scale) facts.push(["Scale", `${job.scale[0]} to ${job.scale[1]}`]);
   if (view) facts.push(["Grid", place]);
   if (found) {
     const { shift } = found;
     const sure = shift.problem ?? `confidence ${shift.confidence.toFixed(2)}`;
     const moved = found.registered ? "applied" : "not applied";
     facts.push(["Shift", `${shift.dy.toFixed(2)} rows, ${shift.dx.toFixed(2)} columns (${sure}; ${moved})`]);
-    facts.push(["Computed", `on ${found.device} in ${number(found.seconds, 1)} s`]);
+    facts.push(["Computed", found.ahead ? "ahead of time; this result comes with the package" : `on ${found.device} in ${number(found.seconds, 1)} s`]);
   }
   $("facts").replaceChildren(...facts.flatMap(([name, text]) => [
     element("dt", { textContent: name }), element("dd", { textContent: text }),

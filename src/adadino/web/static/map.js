@@ -4,6 +4,7 @@
 import { projectionOf } from "./projection.js";
 import { area } from "./format.js";
 
+const HIGH = 140;  // what a popup needs above it
 const COLOUR = "230, 60, 30";
 
 export class SceneMap {
@@ -91,7 +92,8 @@ export class SceneMap {
     if (this.chosen && this.chosen.get("area_m2") < least) this.choose(null);
   }
 
-  choose(id, zoom = false) {
+  // The popup stands over its top; where that is cut off, `at` the place that was clicked.
+  choose(id, { zoom = false, at = null } = {}) {
     this.chosen = id === null ? null : this.features.getFeatureById(id);
     this.layers.polygons?.changed();
     this.popup.replaceChildren();
@@ -114,7 +116,22 @@ export class SceneMap {
     );
     this.popup.append(Object.assign(document.createElement("b"), { textContent: `Polygon ${found.id}` }), list);
     const [left, , right, top] = shape.getExtent();
-    this.overlay.setPosition([(left + right) / 2, top]);
+    this.map.renderSync();
+    const over = [(left + right) / 2, top];
+    this.#open(at && this.map.getPixelFromCoordinate(over)[1] < HIGH ? at : over);
+  }
+
+  // Towards the middle of the map from wherever it is, so that none of it is cut off.
+  #open(at) {
+    const [x, y] = this.map.getPixelFromCoordinate(at);
+    const [width] = this.map.getSize();
+    let side = "center";
+    if (x < 110) side = "left";
+    if (x > width - 110) side = "right";
+    const below = y < HIGH;
+    this.overlay.setPositioning(`${below ? "top" : "bottom"}-${side}`);
+    this.overlay.setOffset([0, below ? 12 : -12]);
+    this.overlay.setPosition(at);
   }
 
   fit(extent, padding, minResolution) {
@@ -123,12 +140,21 @@ export class SceneMap {
   }
 
   #click(event) {
-    let found = null;
-    this.map.forEachFeatureAtPixel(event.pixel, (feature) => {
-      found ??= feature;
-    }, { hitTolerance: 4, layerFilter: (layer) => layer === this.layers.polygons });
-    this.choose(found ? found.getId() : null);
+    const found = this.settings.polygons.visible ? this.#at(event.coordinate) : null;
+    this.choose(found ? found.getId() : null, { at: event.coordinate });
     this.onselect(found ? found.getId() : null);
+  }
+
+  // By geometry: OpenLayers' own way reads the canvas back, of which browsers warn.
+  #at(place) {
+    const seen = (feature) => feature.get("area_m2") >= (this.least ?? 0);
+    const inside = this.features.getFeaturesAtCoordinate(place).find(seen);
+    if (inside) return inside;
+    const near = this.features.getClosestFeatureToCoordinate(place, seen);
+    if (!near) return null;
+    const [x, y] = near.getGeometry().getClosestPoint(place);
+    const pixels = Math.hypot(x - place[0], y - place[1]) / this.map.getView().getResolution();
+    return pixels <= 4 ? near : null;
   }
 
   #style(feature) {

@@ -127,7 +127,22 @@ export class NewJob {
     }
   }
 
-  #send() {
+  // What stands under Options, checked before anything is sent.
+  #options() {
+    const numbers = (id) => ($(`option-${id}`).value.trim() ? $(`option-${id}`).value.split(",").map((part) => (part.trim() ? Number(part) : NaN)) : null);
+    const bands = numbers("bands");
+    const scale = numbers("scale");
+    const right = (band) => Number.isInteger(band) && band > 0 && band < 100000;
+    if (bands && !([1, 3].includes(bands.length) && bands.every(right))) {
+      throw new Error("Bands must be three band numbers from 1, or one: 3,2,1.");
+    }
+    if (scale && !(scale.length === 2 && scale.every(Number.isFinite) && scale[0] < scale[1])) {
+      throw new Error("Scale must be a smaller and a larger number: 0,3000.");
+    }
+    return { model: $("model").value, register: $("register").checked, bands, scale };
+  }
+
+  async #send() {
     const missing = DATES.find((date) => !this.files[date]);
     if (missing) throw new Error(`Choose the file ${missing}.`);
     const limit = this.info?.limits.upload_bytes ?? Infinity;
@@ -135,18 +150,14 @@ export class NewJob {
       throw new Error(`Both files together are larger than the ${size(limit)} this server takes.`);
     }
     const form = new FormData();
-    form.append("model", $("model").value);
-    form.append("register", $("register").checked);
+    for (const [name, value] of Object.entries(this.#options())) if (value !== null) form.append(name, value);
     for (const date of DATES) form.append(date, this.files[date]);
     $("sending").hidden = false;
     return upload("/api/jobs", form, (share) => { $("sending").value = share; });
   }
 
-  #name() {
-    const asked = {
-      before: $("data-before").value, after: $("data-after").value,
-      model: $("model").value, register: $("register").checked,
-    };
+  async #name() {
+    const asked = { before: $("data-before").value, after: $("data-after").value, ...this.#options() };
     const headers = { "content-type": "application/json" };
     return ask("/api/jobs", { method: "POST", headers, body: JSON.stringify(asked) });
   }

@@ -1,6 +1,6 @@
 // Below the map: where the pointer is, in which coordinates, and how long a metre is.
 
-import { number, round125 } from "./format.js";
+import { round125 } from "./format.js";
 
 export class Readout {
   constructor(sceneMap, { coordinates, crs, scale }) {
@@ -32,7 +32,8 @@ export class Readout {
     }
     const place = [a * column + b * row + c, d * column + e * row + f];
     const digits = Math.max(0, Math.min(8, Math.ceil(-Math.log10(Math.abs(a) || Math.abs(b))) + 1));
-    this.coordinates.textContent = place.map((value) => number(value, digits)).join("  ");
+    // Plain numbers, to be copied into another program.
+    this.coordinates.textContent = place.map((value) => value.toFixed(digits)).join(", ");
   }
 
   #measure() {

@@ -134,7 +134,7 @@ export class Result {
     const row = element("tr", {}, element("td", {}, button), ...cells.map((textContent) => element("td", { textContent })));
     row.dataset.id = id;
     row.addEventListener("click", () => {
-      this.sceneMap.choose(id, true);
+      this.sceneMap.choose(id, { zoom: true });
       this.#mark(id, false);
     });
     return row;
@@ -165,7 +165,7 @@ export function describe(job) {
     cancelled: () => "Cancelled.",
     queued: () => (job.place ? `Waiting: ${job.place} before it.` : "Waiting for the model.") + lasting(job),
     running: () => running(job),
-    done: () => `${percent(job.result.change_fraction)} changed · ${duration(job.result.seconds)}`,
+    done: () => `${percent(job.result.change_fraction)} changed${job.result.ahead ? "" : ` · ${duration(job.result.seconds)}`}`,
   };
   const parts = [element("span", { textContent: texts[job.state]() })];
   if (job.state === "running") {

@@ -1,0 +1,74 @@
+"""A page of the server in Chromium, watched: what it says on its console, and whom it asks."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+api = pytest.importorskip("playwright.sync_api", reason="pip install playwright")
+api.expect.set_options(timeout=60_000)  # for a machine with other things to do
+
+
+class Watched:
+    """A page and what its console said."""
+
+    def __init__(self, browser, server, **options):
+        self.context = browser.new_context(
+            **({"viewport": {"width": 1280, "height": 800}} | options)
+        )
+        self.page = self.context.new_page()
+        self.page.set_default_timeout(60_000)
+        self.said, self.asked = [], set()
+        self.page.on("console", lambda message: self.said.append(message.text))
+        self.page.on("pageerror", lambda error: self.said.append(str(error)))
+        self.page.on("request", lambda request: self.asked.add(request.url))
+        self.server = server
+        self.page.goto(server.address)
+        self.ready()
+
+    def ready(self):
+        api.expect(self.page.locator("#rows tr").first).to_be_visible()
+        self.page.wait_for_load_state("networkidle")
+
+    @property
+    def count(self):
+        return int(self.page.locator("#count").inner_text().replace(",", ""))
+
+    def pixels(self):
+        """The map as it is seen."""
+        self.page.wait_for_timeout(300)
+        return self.page.locator("#map").screenshot()
+
+    def close(self):
+        self.context.close()
+        assert self.said == [], "the console is not silent"
+        strangers = {url for url in self.asked if not url.startswith(self.server.address)}
+        assert not {url for url in strangers if not url.startswith(("data:", "blob:"))}
+
+
+def slide(page, selector, value):
+    page.locator(selector).fill(str(value))
+
+
+def choose(page, before, after):
+    page.locator("#tab-jobs").click()
+    page.locator("#file-before").set_input_files(before)
+    page.locator("#file-after").set_input_files(after)
+    api.expect(page.locator("#drop-after")).to_contain_text(Path(after).name)
+
+
+def upload(page, before, after):
+    choose(page, before, after)
+    page.locator("#start").click()
+
+
+def save_downloads(page, folder):
+    """Click every download; where each was saved, by its name in the page."""
+    got = {}
+    for name in ("mask.tif", "probability.tif", "result.gpkg", "result.geojson", "overview.png"):
+        with page.expect_download() as waiting:
+            page.locator(f"a[data-file='{name}']").click()
+        got[name] = folder / f"got-{name}"
+        waiting.value.save_as(got[name])
+    return got

@@ -1,0 +1,77 @@
+"""The form of a new comparison in a real browser: dropped files, the data folder, options."""
+
+from __future__ import annotations
+
+import base64
+
+import pytest
+import rasterio
+from affine import Affine
+
+from adadino.data.synthetic import World, write_geotiff_pair
+from tests.web.browsing import Watched, api, choose
+
+WORLD = World(plan="organic", empty=0.0)
+DROP = """files => {
+  const moved = new DataTransfer();
+  for (const [name, content] of files) {
+    const bytes = Uint8Array.from(atob(content), letter => letter.charCodeAt(0));
+    moved.items.add(new File([bytes], name));
+  }
+  for (const kind of ['dragover', 'drop']) {
+    const options = { dataTransfer: moved, bubbles: true, cancelable: true };
+    document.getElementById('map').dispatchEvent(new DragEvent(kind, options));
+  }
+}"""
+
+
+@pytest.fixture
+def page(browser, server, demo):
+    opened = Watched(browser, server)
+    yield opened.page
+    opened.close()
+
+
+def test_two_files_dropped_on_the_page_are_compared_and_their_grids_warned_of(page, tmp_path):
+    before, after, _ = write_geotiff_pair(tmp_path, 21, 256, WORLD)
+    with rasterio.open(after, "r+") as dataset:  # three and a half pixels to the east
+        dataset.transform = dataset.transform * Affine.translation(3.5, 0)
+    # In the wrong order: the names tell which is first.
+    files = [("2024.tif", after), ("2019.tif", before)]
+    page.evaluate(DROP, [(n, base64.b64encode(p.read_bytes()).decode()) for n, p in files])
+    api.expect(page.locator("#drop-before")).to_contain_text("2019.tif (256 × 256 px")
+    api.expect(page.locator("#drop-after")).to_contain_text("2024.tif")
+    api.expect(page.locator("#estimate")).to_contain_text("on the CPU")
+    page.locator("#start").click()
+    api.expect(page.locator("#scene-name")).to_have_text("2019 → 2024")
+    api.expect(page.locator("#warnings")).to_contain_text("grid")
+
+
+def test_two_images_of_the_data_folder_with_another_model_and_options(page):
+    page.locator("#tab-jobs").click()
+    page.get_by_label("On the server").check()
+    page.locator("#data-before").select_option("pair/before.tif")
+    page.locator("#data-after").select_option("pair/after.tif")
+    page.locator("#model").select_option("other")
+    page.get_by_text("Options", exact=True).click()
+    page.locator("#option-bands").fill("3, 2, 1")
+    page.locator("#option-scale").fill("20,200")
+    page.locator("#register").check()
+    page.locator("#start").click()
+    api.expect(page.locator("#scene-name")).to_have_text("before → after")
+    page.locator("#tab-layers").click()
+    api.expect(page.locator("#facts")).to_contain_text("Bands3, 2, 1Scale20 to 200")
+    api.expect(page.locator("#facts")).to_contain_text("Modelother")
+
+
+def test_options_that_are_wrong_are_said_before_anything_is_sent(page, tmp_path):
+    before, after, _ = write_geotiff_pair(tmp_path, 22, 64)
+    choose(page, before, after)
+    page.get_by_text("Options", exact=True).click()
+    wrong = {"bands": ("3,2", "0,1,2", "a"), "scale": ("9,1", "1", "1,")}
+    for field, values in wrong.items():
+        for value in values:
+            page.locator(f"#option-{field}").fill(value)
+            page.locator("#start").click()
+            api.expect(page.locator("#problem")).to_contain_text(f"{field.capitalize()} must be")
+        page.locator(f"#option-{field}").fill("")
