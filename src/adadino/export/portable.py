@@ -122,7 +122,6 @@ class _PortableStream(Stream):
         # The model hands on float32 images; half-precision convolutions want their own type.
         return super().forward(images.to(next(self.parameters()).dtype))
 
-
     def join(self, evidence: Evidence, differences: list[Tensor]) -> list[Tensor]:
         # Both are half the tokens, rounded up; cutting one to the other says so.
         levels = [
