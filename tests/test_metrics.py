@@ -104,6 +104,18 @@ def test_country_scale_is_exact() -> None:
     assert scores.kappa == float(Fraction(2 * (tp * tn - fp * fn), chance))
 
 
+def test_counts_beyond_what_floats_hold_are_exact() -> None:
+    # 2**53 + 1 is the first whole number that a float64 cannot hold.
+    many = 2**53
+    running = torch.tensor([many, many + 1, many + 3, 2**60 + 1], dtype=torch.int64)
+    running += confusion_counts(torch.tensor([True, False]), torch.tensor([True, False]))
+    assert running.dtype == torch.int64
+    scores = Confusion.from_counts(running)
+    assert scores == Confusion(many + 1, many + 1, many + 3, 2**60 + 2)
+    assert (scores + scores).tp == 2 * many + 2
+    assert scores.as_dict()["fn"] == many + 3
+
+
 def test_as_dict_holds_scores_and_counts() -> None:
     named = Confusion(1, 2, 3, 4).as_dict()
     assert list(named) == [

@@ -35,9 +35,8 @@ def __getattr__(name: str) -> Any:
     try:
         return getattr(import_module(_HOMES[name]), name)
     except ModuleNotFoundError as error:
-        from adadino.doctor import extra_with
-
-        extra = extra_with(error.name or "")
+        # By name: whoever imports the package must not import the doctor.
+        extra = import_module("adadino.doctor").extra_with(error.name or "")
         if extra is None:
             raise
         raise ImportError(

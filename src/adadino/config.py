@@ -20,9 +20,19 @@ LVD_MEAN, LVD_STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 Prior = Literal["spatial", "delta", "local"]
 
 
+MOST = {"backbone.depth": 1000}
+"""Beyond it nobody could build the model, only wait for it."""
+MOST_ELSE = 2**17
+
+
 def _check(ok: bool, message: str) -> None:
     if not ok:
         raise ConfigError(message)
+
+
+def _check_most(name: str, value: int) -> None:
+    most = MOST.get(name, MOST_ELSE)
+    _check(value <= most, f"{name} is {value}, must be at most {most}.")
 
 
 @dataclass(frozen=True)
@@ -66,9 +76,11 @@ class BackboneConfig:
         for name in ("dim", "depth", "heads", "ffn", "patch"):
             value = getattr(self, name)
             _check(value >= 1, f"backbone.{name} is {value}, must be at least 1.")
+            _check_most(f"backbone.{name}", value)
         _check(
             self.registers >= 0, f"backbone.registers is {self.registers}, must not be negative."
         )
+        _check_most("backbone.registers", self.registers)
         _check(
             self.dim % (4 * self.heads) == 0,
             f"backbone.dim {self.dim} / heads {self.heads} must be a multiple of 4 (axial RoPE).",
@@ -131,6 +143,7 @@ class BSCSConfig:
         for name in ("chunks", "hidden"):
             value = getattr(self, name)
             _check(value >= 1, f"bscs.{name} is {value}, must be at least 1.")
+            _check_most(f"bscs.{name}", value)
         _check(
             1 <= self.k <= self.chunks,
             f"bscs.k is {self.k}, must be between 1 and bscs.chunks = {self.chunks}.",
@@ -165,6 +178,7 @@ class CPGRConfig:
             self.width >= 8 and self.width % 8 == 0,
             f"cpgr.width is {self.width}, must be a positive multiple of 8.",
         )
+        _check_most("cpgr.width", self.width)
         _check(
             len(set(self.prior)) == len(self.prior),
             f"cpgr.prior {self.prior} repeats a name; leave one out.",

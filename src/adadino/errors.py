@@ -2,12 +2,22 @@
 
 from __future__ import annotations
 
+LONGEST = 1200
+"""Characters of a message; whatever was given to us may be quoted in it, and be of any length."""
+
 
 class AdaDINOError(Exception):
     """A problem with the input or the run, said in one sentence with the way out.
 
     The command line prints it without a traceback and exits with 1.
     """
+
+    def __str__(self) -> str:
+        """The message; of one that is too long the beginning, and the end with the way out."""
+        text = super().__str__()
+        if len(text) <= LONGEST:
+            return text
+        return f"{text[: LONGEST // 2]} [...] {text[-LONGEST // 2 :]}"
 
 
 class ConfigError(AdaDINOError):

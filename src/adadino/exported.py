@@ -50,9 +50,8 @@ class ExportedModel:
         self.device = _device(device)
         self._session = open_session(self.path, self.device)
         self.metadata = _metadata(self._session, self.path)
-        self.stride = int(self.metadata["stride"])
-        size = self.metadata.get("size")
-        self.size = None if size is None else int(size)
+        self.stride: int = self.metadata["stride"]
+        self.size: int | None = self.metadata.get("size")
         self.digest = hashlib.sha256(self.path.read_bytes()).hexdigest()
 
     def predict(self, before: Float, after: Float) -> Float:
@@ -90,11 +89,11 @@ def run_pair(session: Any, before: Float, after: Float) -> Float:
 
 
 def _metadata(session: Any, path: Path) -> dict[str, Any]:
-    found = session.get_modelmeta().custom_metadata_map
     try:
+        found = session.get_modelmeta().custom_metadata_map  # which must be text
         metadata = {name: json.loads(text) for name, text in found.items()}
         known = metadata["adadino_format"]
-    except (ValueError, KeyError) as error:
+    except (ValueError, KeyError, RecursionError) as error:
         raise WeightsError(
             f"{path} was not written by adadino export: it does not say what it takes. Export a "
             "checkpoint folder with `adadino export MODEL -o model.onnx`."
@@ -103,7 +102,18 @@ def _metadata(session: Any, path: Path) -> dict[str, Any]:
         raise WeightsError(
             f"{path} has export format {known!r}, this version reads {FORMAT}; update adadino."
         )
+    for name in ("stride", "size"):
+        value = metadata.get(name)
+        if not (_is_side(value) or (name == "size" and value is None)):
+            raise WeightsError(
+                f"{path} says that its {name} is {value!r}, which is no number of pixels; export "
+                "it again."
+            )
     return metadata
+
+
+def _is_side(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and 1 <= value <= 2**20
 
 
 def _device(name: str) -> str:

@@ -67,9 +67,7 @@ def sweep(path: Path | str) -> None:
     `.NAME.xxxxxxxx.part`. Only for whoever holds the target: another may be writing it.
     """
     path = Path(path)
-    left = re.compile(
-        rf"\.{re.escape(path.stem)}\.[a-z0-9_]{{8}}\.part({re.escape(path.suffix)})?"
-    )
+    left = re.compile(rf"\.{re.escape(path.stem)}\.[a-z0-9_]{{8}}\.part({re.escape(path.suffix)})?")
     if not path.parent.is_dir():
         return
     for entry in [entry for entry in path.parent.iterdir() if left.fullmatch(entry.name)]:

@@ -11,6 +11,7 @@ import contextlib
 import dataclasses
 import difflib
 import math
+import reprlib
 import types
 import typing
 from collections.abc import Mapping, Sequence
@@ -22,6 +23,9 @@ import yaml
 from adadino.errors import ConfigError
 
 T = TypeVar("T")
+
+MOST_VALUES = 100_000
+"""In a YAML file, with what its aliases stand for written out; a configuration has a hundred."""
 
 
 def build(cls: type[T], data: Mapping[str, Any], where: str = "") -> T:
@@ -40,14 +44,15 @@ def build(cls: type[T], data: Mapping[str, Any], where: str = "") -> T:
             the dataclass itself rejects.
     """
     if not isinstance(data, Mapping):
-        raise ConfigError(f"{where or cls.__name__} must be a mapping, not {data!r}.")
+        raise ConfigError(f"{where or cls.__name__} must be a mapping, not {say(data)}.")
     hints = typing.get_type_hints(cls)
     fields = [f.name for f in dataclasses.fields(cls)]  # type: ignore[arg-type]
     values: dict[str, Any] = {}
     for key, value in data.items():
-        path = f"{where}.{key}" if where else str(key)
+        name = key if isinstance(key, str) else say(key)
+        path = f"{where}.{name}" if where else name
         if key not in fields:
-            raise ConfigError(f"unknown setting {path}; {_nearest(str(key), fields)}")
+            raise ConfigError(f"unknown setting {path}; {_nearest(name, fields)}")
         values[key] = _convert(hints[key], value, path)
     try:
         return cls(**values)
@@ -79,6 +84,11 @@ def read_yaml(path: Path | str) -> dict[str, Any]:
         raise ConfigError(f"{path} is not valid YAML: {reason}; correct it there.") from error
     if data is None:
         return {}
+    if _values(data, {}) > MOST_VALUES:
+        raise ConfigError(
+            f"{path} holds more than {MOST_VALUES} values, or values inside themselves; write "
+            "them without aliases."
+        )
     if not isinstance(data, dict):
         raise ConfigError(f"{path} must hold a mapping of settings, not a {type(data).__name__}.")
     return data
@@ -124,6 +134,30 @@ def _parse(text: str) -> Any:
     return value
 
 
+def _values(data: Any, known: dict[int, float]) -> float:
+    """How many values there are with every alias written out; infinitely many in a circle."""
+    if not isinstance(data, dict | list):
+        return 1
+    if id(data) not in known:
+        known[id(data)] = math.inf  # until it is counted: then who asks is inside it
+        inner = data.values() if isinstance(data, dict) else data
+        known[id(data)] = 1 + sum(_values(value, known) for value in inner)
+    return known[id(data)]
+
+
+def say(value: Any) -> str:
+    """A value in a message: short, whatever it is. Long integers have no text in Python."""
+    try:
+        return _SHORT.repr(value)
+    except ValueError:
+        return f"an integer of {value.bit_length()} bits" if isinstance(value, int) else "a value"
+
+
+_SHORT = reprlib.Repr()
+_SHORT.maxstring = _SHORT.maxother = _SHORT.maxlong = 120
+_SHORT.maxlist = _SHORT.maxtuple = _SHORT.maxdict = 20
+
+
 def _nearest(name: str, known: Sequence[str]) -> str:
     close = difflib.get_close_matches(name, known, n=1)
     return f"did you mean {close[0]}?" if close else f"there are: {', '.join(known)}."
@@ -147,13 +181,13 @@ def _convert(hint: Any, value: Any, path: str) -> Any:
         if value is False and "off" in args:
             value = "off"
         # `precision: 32` is a number to YAML and a name here.
-        if isinstance(value, int) and not isinstance(value, bool) and str(value) in args:
+        if isinstance(value, int) and not isinstance(value, bool) and say(value) in args:
             value = str(value)
         if value not in args:
             names = [str(a) for a in args]
-            hint_text = _nearest(str(value), names)
+            hint_text = _nearest(value if isinstance(value, str) else say(value), names)
             raise ConfigError(
-                f"{path} is {value!r}, must be one of {', '.join(names)}; {hint_text}"
+                f"{path} is {say(value)}, must be one of {', '.join(names)}; {hint_text}"
             )
         return value
     if origin is tuple:
@@ -161,7 +195,7 @@ def _convert(hint: Any, value: Any, path: str) -> Any:
             value = [] if value in ("none", None) else [value]
         inner = args[:1] * len(value) if args[-1] is Ellipsis else args
         if len(inner) != len(value):
-            raise ConfigError(f"{path} needs {len(inner)} values, got {len(value)}: {value!r}.")
+            raise ConfigError(f"{path} needs {len(inner)} values, got {len(value)}: {say(value)}.")
         pairs = zip(inner, value, strict=True)
         return tuple(_convert(h, v, f"{path}[{i}]") for i, (h, v) in enumerate(pairs))
     if dataclasses.is_dataclass(hint):
@@ -178,10 +212,12 @@ def _scalar(hint: Any, value: Any, path: str) -> Any:
             number = float(value)  # YAML 1.1 reads 1e-4 as a string
             if math.isfinite(number):
                 return number
-    elif (hint is int and isinstance(value, int) and not isinstance(value, bool)) or (
-        hint is bool and isinstance(value, bool)
-    ):
+    elif hint is int and isinstance(value, int) and not isinstance(value, bool):
+        if abs(value) < 2**63:  # no setting is larger, and Python cannot even write some that are
+            return value
+    elif hint is bool and isinstance(value, bool):
         return value
     elif hint is str and isinstance(value, str | int | float) and not isinstance(value, bool):
-        return str(value)
-    raise ConfigError(f"{path} is {value!r}, must be {getattr(hint, '__name__', hint)}.")
+        with contextlib.suppress(ValueError):  # an integer of more digits than Python writes
+            return str(value)
+    raise ConfigError(f"{path} is {say(value)}, must be {getattr(hint, '__name__', hint)}.")

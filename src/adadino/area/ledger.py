@@ -99,7 +99,7 @@ class Ledger:
     def forget_changed(self, dates: Dates) -> bool:
         """Drop the results of a pair whose files are not those they were made from."""
         survey = self.survey(dates)
-        if survey is not None and survey["files"] == dates_facts(dates):
+        if survey is not None and survey.get("files") == dates_facts(dates):
             return False
         gone = (self.folder(dates) / "done").exists()
         # The records first: without them nothing counts, wherever this is stopped.
@@ -117,16 +117,17 @@ class Ledger:
         record = _read(self._done(unit))
         if record is None:
             return None
-        for name, said in record["files"].items():
-            path = self.out / name
-            try:
+        try:
+            for name, said in record["files"].items():
+                path = self.out / name
                 if path.stat().st_size != said["bytes"]:
                     return None
                 if verify and checksum(path) != said["sha256"]:
                     return None
-            except OSError:
-                return None
-        return record
+        except (OSError, KeyError, TypeError, AttributeError, ValueError):
+            return None  # no such file, or no record of ours
+        counted = [record.get(name) for name in ("changed", "valid")]
+        return record if all(isinstance(number, int) for number in counted) else None
 
     def reopen(self, unit: Unit) -> None:
         """Count a unit as not finished."""
@@ -189,6 +190,6 @@ def _read(path: Path) -> Record | None:
     """A JSON object, or None where there is no whole one."""
     try:
         said = json.loads(path.read_text())
-    except (OSError, ValueError):
+    except (OSError, ValueError, RecursionError):
         return None
     return said if isinstance(said, dict) else None

@@ -108,7 +108,7 @@ def _from_csv(path: Path) -> list[Dates]:
                 f"{path}, line {number}: no before or no after; the first line must be "
                 "before,after or before,after,name."
             )
-        before, after = (_resolve(row[key], path.parent) for key in ("before", "after"))
+        before, after = (_resolve(row[key], path.parent, path) for key in ("before", "after"))
         found.append(Dates(_safe(row.get("name") or Path(before).stem), before, after))
     return found
 
@@ -139,7 +139,7 @@ def _two_folders(folder: Path) -> tuple[Path, Path]:
 
 def _from_stac(path: Path) -> list[Dates]:
     document = _json(path)
-    items = list(_items(document, path.resolve().parent))
+    items = list(_items(document, path.resolve(), {path.resolve()}))
     if not items:
         raise InputError(
             f"{path} is no STAC item, and holds and links to none; give one that does, or list the "
@@ -147,15 +147,15 @@ def _from_stac(path: Path) -> list[Dates]:
         )
     found, single = [], []
     for item, base in items:
-        assets = item.get("assets", {})
+        assets = _assets(item, path)
         if {"before", "after"} <= assets.keys():
-            hrefs = (_resolve(assets[key]["href"], base) for key in ("before", "after"))
+            hrefs = (_resolve(assets[key]["href"], base, path) for key in ("before", "after"))
             found.append(Dates(_safe(str(item.get("id", path.stem))), *hrefs))
         else:
             single.append((item, base))
     by_place: dict[str, list[tuple[str, str, str]]] = {}
     for item, base in single:
-        when, href = _when(item, path), _resolve(_picture(item, path), base)
+        when, href = _when(item, path), _resolve(_picture(item, path), base, path)
         by_place.setdefault(_place(item, path), []).append((when, str(item.get("id")), href))
     for dated in by_place.values():
         dated.sort()
@@ -169,16 +169,50 @@ def _from_stac(path: Path) -> list[Dates]:
     return found
 
 
-def _items(document: Mapping[str, Any], base: Path) -> Iterator[tuple[dict[str, Any], Path]]:
+def _items(
+    document: Mapping[str, Any], path: Path, seen: set[Path]
+) -> Iterator[tuple[dict[str, Any], Path]]:
     """The items of a document, each with the folder its links are relative to."""
     if document.get("type") == "Feature":
-        yield dict(document), base
-    for feature in document.get("features", []):
-        yield feature, base
-    for link in document.get("links", []) if document.get("type") in _PARENTS else []:
+        yield dict(document), path.parent
+    for feature in _list(document, "features", path):
+        yield feature, path.parent
+    for link in _list(document, "links", path) if document.get("type") in _PARENTS else []:
         if link.get("rel") in ("item", "child"):
-            path = base / link["href"]
-            yield from _items(_json(path), path.parent)
+            href = link.get("href")
+            if not isinstance(href, str) or "\0" in href:
+                raise InputError(f"{path} has a link without a file name; correct its href.")
+            linked = (path.parent / href).resolve()
+            if linked not in seen:  # a catalogue may link back to where one came from
+                seen.add(linked)
+                yield from _items(_json(linked), linked, seen)
+
+
+def _list(document: Mapping[str, Any], name: str, path: Path) -> list[dict[str, Any]]:
+    """The objects under a name."""
+    found = document.get(name) or []
+    if not isinstance(found, list) or not all(isinstance(one, dict) for one in found):
+        raise InputError(f"{path} is no STAC document: its {name} are no list of objects.")
+    return found
+
+
+def _object(item: Mapping[str, Any], name: str, path: Path) -> dict[str, Any]:
+    found = item.get(name) or {}
+    if not isinstance(found, dict):
+        raise InputError(f"{path}: item {item.get('id')} has {name} that are no object.")
+    return found
+
+
+def _assets(item: Mapping[str, Any], path: Path) -> dict[str, Any]:
+    """The files of an item that have a name."""
+    assets = _object(item, "assets", path)
+    for name, asset in assets.items():
+        if not isinstance(asset, dict) or not isinstance(asset.get("href"), str):
+            raise InputError(
+                f"{path}: item {item.get('id')} has an asset {name} without a file name; correct "
+                "its href."
+            )
+    return assets
 
 
 _PARENTS = ("Collection", "Catalog")
@@ -187,7 +221,7 @@ _PARENTS = ("Collection", "Catalog")
 def _json(path: Path) -> dict[str, Any]:
     try:
         document = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise InputError(
             f"cannot read {path} as JSON: {error}. Give a STAC document, or a CSV of pairs."
         ) from error
@@ -197,7 +231,7 @@ def _json(path: Path) -> dict[str, Any]:
 
 
 def _when(item: Mapping[str, Any], path: Path) -> str:
-    properties = item.get("properties", {})
+    properties = _object(item, "properties", path)
     when = properties.get("datetime") or properties.get("start_datetime")
     if not isinstance(when, str):
         raise InputError(
@@ -208,18 +242,19 @@ def _when(item: Mapping[str, Any], path: Path) -> str:
 
 def _place(item: Mapping[str, Any], path: Path) -> str:
     """What two items of one footprint have in common."""
-    properties = item.get("properties", {})
+    properties = _object(item, "properties", path)
     code = properties.get("grid:code")
     box = properties.get("proj:bbox") or item.get("bbox")
-    if code is None and not isinstance(box, list):
+    numbers = isinstance(box, list) and all(isinstance(n, int | float) for n in box)
+    if code is None and not numbers:
         raise InputError(
             f"{path}: item {item.get('id')} has no bbox; add it, or list the pairs in a CSV."
         )
-    return str(code) if code is not None else str([round(float(n), 6) for n in box or ()])
+    return str(code) if code is not None else str([round(n, 6) for n in box or ()])
 
 
 def _picture(item: Mapping[str, Any], path: Path) -> str:
-    assets = item.get("assets", {})
+    assets = _assets(item, path)
     named = [assets[name] for name in ASSETS if name in assets]
     tiffs = [asset for asset in assets.values() if "tiff" in str(asset.get("type", ""))]
     chosen = [*named, *(tiffs if len(tiffs) == 1 else [])]
@@ -231,13 +266,15 @@ def _picture(item: Mapping[str, Any], path: Path) -> str:
     return str(chosen[0]["href"])
 
 
-def _resolve(name: str, base: Path) -> str:
+def _resolve(name: str, base: Path, source: Path) -> str:
     """A name as GDAL opens it from anywhere."""
+    if "\0" in name:
+        raise InputError(f"{source} names a file with a zero byte in it, {name!r}; correct it.")
     if name.startswith(("/vsi", "/")) or "://" in name:
         return re.sub(r"^https?://", lambda scheme: f"/vsicurl/{scheme[0]}", name)
     return str((base / name).resolve())
 
 
 def _safe(name: str) -> str:
-    """A name that is a folder's."""
-    return re.sub(r"[^\w.-]+", "_", name).lstrip(".") or "pair"
+    """A name that is a folder's: of letters, and no longer than file systems allow."""
+    return re.sub(r"[^\w.-]+", "_", name).lstrip(".")[:60] or "pair"

@@ -140,7 +140,9 @@ class Source:
         path = PurePosixPath(info.filename.replace("\\", "/"))
         self._declared += info.file_size
         problem = None
-        if path.is_absolute() or ".." in path.parts or PureWindowsPath(path).drive:
+        if not info.filename:
+            problem = "a member without a name"
+        elif path.is_absolute() or ".." in path.parts or PureWindowsPath(path).drive:
             problem = "a path that leaves the archive"
         elif stat.S_ISLNK(info.external_attr >> 16):
             problem = "a symbolic link"

@@ -8,9 +8,10 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from adadino import schema
 from adadino.data.folder import SPLITS, PairFiles, find_pairs, fingerprint
 from adadino.data.images import read_mask
-from adadino.errors import DataError
+from adadino.errors import ConfigError, DataError
 from adadino.files import write_atomic
 
 FILE_NAME = "manifest.json"
@@ -72,16 +73,27 @@ class Manifest:
         path = Path(folder) / FILE_NAME
         try:
             content: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-            settings = Settings(**content.pop("settings"))
-            splits = {name: SplitSummary(**one) for name, one in content.pop("splits").items()}
-            notes = tuple(content.pop("notes"))
+            settings = schema.build(Settings, content.pop("settings"), "settings")
+            splits = {
+                name: schema.build(SplitSummary, one, f"splits.{name}")
+                for name, one in content.pop("splits").items()
+            }
+            notes = tuple(str(note) for note in content.pop("notes"))
             return cls(settings=settings, splits=splits, notes=notes, **content)
         except FileNotFoundError:
             raise DataError(
                 f"{folder} has no {FILE_NAME}, so it is not a finished set. Make it, or let it "
                 "be finished, with `adadino prepare`."
             ) from None
-        except (OSError, ValueError, TypeError, KeyError, AttributeError) as error:
+        except (
+            OSError,
+            ValueError,
+            TypeError,
+            KeyError,
+            AttributeError,
+            RecursionError,
+            ConfigError,
+        ) as error:
             raise DataError(
                 f"{path} cannot be understood: {error}. Prepare the set again with overwrite=True "
                 "(--overwrite)."

@@ -24,7 +24,7 @@ from adadino.data.layouts import find_scenes, select_whu
 from adadino.data.manifest import FILE_NAME, Manifest, Settings, summarise
 from adadino.data.splits import draw_missing_splits
 from adadino.errors import ConfigError, DataError
-from adadino.files import write_atomic
+from adadino.files import sole_writer, write_atomic
 
 STAGING = ".partial"
 SETTINGS = "settings.json"
@@ -73,16 +73,22 @@ def prepare(
     with Source(source, scratch=dest) as opened:
         settings = Settings(name, variant, tile, seed, opened.digest())
         finished = None if overwrite else _finished(dest, settings)
-        if finished is None:
+        if finished is None or _is_remnant(dest / STAGING, settings):
             plans, notes = _plan(opened, benchmark, settings)
-            staging = _staging(dest, settings, overwrite=overwrite)
-            # A manifest in there means that the last run was stopped while it moved the splits.
-            if not (staging / FILE_NAME).exists():
-                cut(plans, staging, tile, progress)
-                manifest = _describe(plans, notes, staging, benchmark, settings, source)
-                _check_counts(manifest, benchmark, dest, strict=strict)
-                manifest.save(staging)
-            finished = _publish(staging, dest)
+            with sole_writer(dest / FILE_NAME, "preparation"):
+                # Once more: another process may have finished it while this one made its plans.
+                finished = None if overwrite else _finished(dest, settings)
+                if finished is None:
+                    staging = _staging(dest, settings, overwrite=overwrite)
+                    # A manifest in there: the last run was stopped while it moved the splits.
+                    if not (staging / FILE_NAME).exists():
+                        cut(plans, staging, tile, progress)
+                        manifest = _describe(plans, notes, staging, benchmark, settings, source)
+                        _check_counts(manifest, benchmark, dest, strict=strict)
+                        manifest.save(staging)
+                    finished = _publish(staging, dest)
+                elif _is_remnant(dest / STAGING, settings):
+                    _remove(dest / STAGING)
     _check_counts(finished, benchmark, dest, strict=strict)
     return finished
 
@@ -119,16 +125,34 @@ def _finished(dest: Path, settings: Settings) -> Manifest | None:
     return None
 
 
+def _is_remnant(staging: Path, settings: Settings) -> bool:
+    """Whether a run of the same settings, or of none that are known, has left its folder."""
+    return staging.exists() and _begun(staging) in (None, _as_text(settings))
+
+
+def _begun(staging: Path) -> str | None:
+    """The settings that a folder was begun with; None if it was killed before it had any."""
+    try:
+        return (staging / SETTINGS).read_text(encoding="utf-8")
+    except FileNotFoundError:
+        return None
+    except (OSError, ValueError) as error:
+        return f"unreadable ({error})"
+
+
+def _as_text(settings: Settings) -> str:
+    return json.dumps(asdict(settings), indent=2) + "\n"
+
+
 def _staging(dest: Path, settings: Settings, *, overwrite: bool) -> Path:
     """The folder to work in: the one an interrupted run left, if it was the same work."""
     staging = dest / STAGING
-    wanted = json.dumps(asdict(settings), indent=2) + "\n"
-    if overwrite:
+    wanted = _as_text(settings)
+    found = _begun(staging)
+    if overwrite or found is None:  # without settings there is nothing that could be gone on with
         _remove(staging)
     if staging.exists():
-        file = staging / SETTINGS
-        found = file.read_text(encoding="utf-8") if file.exists() else "nothing"
-        if found != wanted:
+        if found is not None and found != wanted:
             raise DataError(
                 f"{staging} was left by a run with other settings: {' '.join(found.split())}. "
                 "Repeat that run, or start anew with overwrite=True (--overwrite)."

@@ -70,7 +70,7 @@ def open_dataset(path: ImagePath) -> Any:
         with _opening, warnings.catch_warnings():
             warnings.simplefilter("ignore", NotGeoreferencedWarning)  # pixel mode is welcome
             dataset = rasterio.open(path)
-    except (RasterioError, OSError) as error:
+    except (RasterioError, OSError, ValueError) as error:  # ValueError: a name that is no text
         raise InputError(_why_closed(path, error)) from error
     if dataset.count == 0 or dataset.width == 0 or dataset.height == 0:
         dataset.close()

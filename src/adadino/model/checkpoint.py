@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import os
 import warnings
 from os import PathLike
 from pathlib import Path
@@ -186,12 +187,13 @@ def load(
         kind = kind_of(config)
     except ConfigError as error:
         raise WeightsError(f"{path}: {error}") from error
-    if kind.backbone_path is None:
-        if backbone is not None:
-            raise WeightsError(f"{path} is {config.peer}, without backbone; leave backbone= out.")
-        model = new_model(config)
-    else:
-        model = _assemble(config, _backbone_weights(config, kind, tensors, backbone, path))
+    weights = None
+    if kind.backbone_path is not None:
+        weights = _backbone_weights(config, kind, tensors, backbone, path)
+    elif backbone is not None:
+        raise WeightsError(f"{path} is {config.peer}, without backbone; leave backbone= out.")
+    _check_fit(config, tensors, path)
+    model = new_model(config) if weights is None else _assemble(config, weights)
     _fill(model, tensors, path)
     return model.to(device).eval()
 
@@ -206,7 +208,7 @@ def predict(
 def bundled(name: str) -> Path | None:
     """The folder of a model that comes with the package; None if there is none of this name."""
     folder = _BUNDLED / name
-    return folder if name.isidentifier() and (folder / WEIGHTS).is_file() else None
+    return folder if name.isidentifier() and _is_file(folder / WEIGHTS) else None
 
 
 def read_settings(source: str | PathLike[str]) -> dict[str, Any]:
@@ -246,12 +248,17 @@ def _backbone_weights(
     return BackboneWeights(own, "adadino", config.backbone)
 
 
+def _is_file(path: Path) -> bool:
+    return os.path.isfile(path)  # noqa: PTH113, pathlib raises for names that are too long
+
+
 def _find(source: str | PathLike[str]) -> Path:
     """The checkpoint's safetensors file."""
     path = Path(source)
-    if path.is_dir():
+    # os.path, because pathlib raises for names that are too long to be one.
+    if os.path.isdir(path):  # noqa: PTH112
         path = path / WEIGHTS
-    if path.is_file():
+    if _is_file(path):
         return path
     name = str(source)
     if (own := bundled(name)) is not None:
@@ -261,7 +268,7 @@ def _find(source: str | PathLike[str]) -> Path:
             f"{name} is a preset without trained weights; train it (adadino train --preset {name}),"
             " give a checkpoint folder, or take the bundled model, tiny."
         )
-    if is_hub_id(name) and not path.parent.exists():
+    if is_hub_id(name) and not os.path.exists(path.parent):  # noqa: PTH110
         return fetch(name) / WEIGHTS
     raise WeightsError(
         f"there is no checkpoint {source}: expected a folder with {WEIGHTS}. Check the path, "
@@ -325,8 +332,20 @@ def _named_backbone(
     return weights._replace(config=dataclasses.replace(weights.config, mean=mean, std=std))
 
 
+def _check_fit(config: Config, tensors: dict[str, Tensor], path: Path) -> None:
+    """Compare names and shapes before anything is allocated: a configuration may ask for more."""
+    with torch.device("meta"):
+        model = new_model(config)
+    _compare(model, tensors, path)
+
+
 def _fill(model: Detector, tensors: dict[str, Tensor], path: Path) -> None:
     """Copy the trained tensors in, after checking every name and shape."""
+    model.load_state_dict(_compare(model, tensors, path), strict=False)
+
+
+def _compare(model: Detector, tensors: dict[str, Tensor], path: Path) -> dict[str, Tensor]:
+    """The tensors that belong into a model, if they are all that do."""
     wanted, prefix = trained_tensors(model), _prefix(type(model))
     given = {n: t for n, t in tensors.items() if n in wanted or not n.startswith(prefix)}
     for name in [*wanted, *given]:
@@ -344,4 +363,4 @@ def _fill(model: Detector, tensors: dict[str, Tensor], path: Path) -> None:
             )
         if not bool(given[name].float().isfinite().all()):
             raise WeightsError(f"{path}: {name} holds NaN or infinity.")
-    model.load_state_dict(given, strict=False)
+    return given

@@ -13,6 +13,7 @@ import dataclasses
 import hashlib
 import json
 import math
+import os
 import re
 import warnings
 from pathlib import Path
@@ -153,7 +154,7 @@ def fetch(source: str) -> Path:
 def _read(source: str | Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
     """Tensors as they are named there, and the JSON that came with them."""
     path = Path(source)
-    if not path.exists():
+    if not os.path.exists(path):  # noqa: PTH110, pathlib raises for names that are too long
         if not is_hub_id(source):
             raise WeightsError(
                 f"there is no weights file or folder {source}; check the path, or give a hub id, "

@@ -19,7 +19,7 @@ import json
 import os
 import shutil
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -28,8 +28,8 @@ import numpy as np
 from numpy.typing import NDArray
 from rasterio.windows import Window
 
-from adadino.errors import InputError, WriteError
-from adadino.files import locked, write_atomic
+from adadino.errors import AdaDINOError, InputError, WriteError
+from adadino.files import locked, sweep, work_folder, write_atomic
 
 if TYPE_CHECKING:
     from adadino.model.detector import Detector
@@ -39,18 +39,22 @@ Facts = dict[str, Any]
 """What JSON holds."""
 
 
-def work_folder(output: Path) -> Path:
-    """Where a run that makes `output` keeps its rows."""
-    return output.with_name(f".{output.name}.work")
-
-
 def outputs_begun(folder: Path) -> list[str]:
     """The outputs of the run that left a work folder: it found their names free."""
     try:
         begun = json.loads((folder / "run.json").read_text())
-        return list(begun["outputs"])
-    except (OSError, ValueError, KeyError, TypeError):
+        return [str(name) for name in begun["outputs"]]
+    except (OSError, ValueError, KeyError, TypeError, RecursionError):
         return []
+
+
+def clear_remnant(output: Path) -> None:
+    """Remove the work folder of a run that was killed when all it had left to do was that."""
+    folder = work_folder(output)
+    if folder.is_dir() and not (folder / "run.json").exists():
+        with suppress(AdaDINOError), locked(folder, "prediction"):
+            if not (folder / "run.json").exists():  # else another run has just begun
+                _remove(folder)
 
 
 class Journal:
@@ -64,7 +68,7 @@ class Journal:
         self.shape = shape
         self.width = shape[1]
         self.facts = facts
-        self.done = _rows_done(folder / "rows.txt", shape[0])
+        self.done = _rows_done(folder, shape)
         """Rows finished so far."""
 
     def remember(self, **facts: object) -> None:
@@ -148,7 +152,7 @@ def open_journal(
     folder = work_folder(output)
     wanted: Facts = json.loads(json.dumps(facts))
     with locked(folder, "prediction"):
-        found = _rows_done(folder / "rows.txt", shape[0])
+        found = _rows_done(folder, shape)
         if found and not resume and not overwrite:
             raise WriteError(
                 f"an earlier run left {found} finished rows in {folder}; go on with --resume, or "
@@ -160,15 +164,17 @@ def open_journal(
         else:
             _empty(folder)
             begun = wanted | {"outputs": outputs}
+        for name in outputs:
+            sweep(name)
         journal = Journal(folder, shape, begun)
         try:
             journal.remember(outputs=outputs)
             yield journal
         except BaseException as error:
             if not journal.done or isinstance(error, InputError):
-                shutil.rmtree(folder, ignore_errors=True)
+                _remove(folder)
             raise
-        shutil.rmtree(folder, ignore_errors=True)
+        _remove(folder)
 
 
 def file_facts(path: str | PathLike[str]) -> list[object]:
@@ -193,20 +199,23 @@ def model_digest(network: Detector) -> str:
     return digest.hexdigest()
 
 
-def _rows_done(path: Path, height: int) -> int:
-    """The last whole line's number; 0 where there is none that makes sense."""
+def _rows_done(folder: Path, shape: tuple[int, int]) -> int:
+    """The last whole line's number; 0 where there is none that makes sense, or no such rows."""
+    height, width = shape
     try:
-        lines = path.read_text().split("\n")[:-1]  # what follows the last line end is half a line
+        # What follows the last line end is half a line.
+        lines = (folder / "rows.txt").read_text().split("\n")[:-1]
         rows = int(lines[-1])
+        there = (folder / "rows.f32").stat().st_size // (4 * width)
     except (OSError, ValueError, IndexError):
         return 0
-    return rows if 0 < rows <= height else 0
+    return rows if 0 < rows <= min(height, there) else 0
 
 
 def _begun(folder: Path) -> Facts:
     try:
         begun = json.loads((folder / "run.json").read_text())
-    except (OSError, ValueError):
+    except (OSError, ValueError, RecursionError):
         begun = None
     if not isinstance(begun, dict):
         raise WriteError(
@@ -229,6 +238,14 @@ def _empty(folder: Path) -> None:
     """Throw away what an earlier run left; the numbers first, without which rows mean nothing."""
     for name in ("rows.txt", "rows.f32", "run.json"):
         (folder / name).unlink(missing_ok=True)
+
+
+def _remove(folder: Path) -> None:
+    """Clear up after a run; one that is killed here must not look as if it had been before."""
+    # First what lets a resumed run replace the outputs, because they are whole.
+    (folder / "run.json").unlink(missing_ok=True)
+    (folder / "rows.txt").unlink(missing_ok=True)
+    shutil.rmtree(folder, ignore_errors=True)
 
 
 @contextmanager

@@ -20,11 +20,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from adadino.errors import ConfigError
+from adadino.files import work_folder
 from adadino.geo.cog import BLOCK
 from adadino.geo.stac import write_item
 from adadino.result import SceneResult
 from adadino.scene.facts import scene_facts, scene_tags
-from adadino.scene.journal import Journal, open_journal, outputs_begun, work_folder
+from adadino.scene.journal import Journal, clear_remnant, open_journal, outputs_begun
 from adadino.scene.options import SceneOptions
 from adadino.scene.outputs import (
     Targets,
@@ -96,6 +97,8 @@ def predict_scene(
     optional = {"probability": probability, "vector": vector, "overview": overview, "stac": stac}
     named = {role: Path(path) for role, path in optional.items() if path is not None}
     targets = Targets(mask=Path(output), **named)
+    if resume:
+        clear_remnant(targets.mask)
     ours = outputs_begun(work_folder(targets.mask)) if resume else []
     targets.check((str(before), str(after)), overwrite=overwrite, ours=ours)
     with ExitStack() as stack:

@@ -147,11 +147,11 @@ def load_run(path: Path | str | None, overrides: Sequence[str] = ()) -> RunConfi
     data = schema.override(schema.read_yaml(path) if path is not None else {}, overrides)
     name = data.get("preset", RunConfig.preset)
     if not isinstance(name, str) or name not in PRESETS:
-        preset(str(name))  # raises, naming the presets
+        preset(name if isinstance(name, str) else schema.say(name))  # raises, naming the presets
     base = schema.to_dict(PRESETS[name])
     given = data.get("model", {})
     if not isinstance(given, Mapping):
-        raise ConfigError(f"model must be a mapping of settings, not {given!r}.")
+        raise ConfigError(f"model must be a mapping of settings, not {schema.say(given)}.")
     config = schema.build(RunConfig, {**data, "model": _merge(base, given)})
     check_settings(config.model, PRESETS[name])
     return config

@@ -196,7 +196,7 @@ def _fit(
     except AdaDINOError as error:
         # From a reading process an error arrives wrapped in that process's traceback.
         name = f"adadino.errors.{type(error).__name__}: "
-        raise type(error)(str(error).strip().rpartition(name)[2]) from error
+        raise type(error)(str(error.args[0]).strip().rpartition(name)[2]) from error
     except RuntimeError as error:
         if "DataLoader worker" not in str(error):
             raise

@@ -1,0 +1,227 @@
+"""Files made to do harm, and the failures that the fuzzers have found: refused, each in words."""
+
+from __future__ import annotations
+
+import json
+import struct
+import zipfile
+import zlib
+
+import pytest
+from campaign.commands import SMALL, random_model
+from campaign.targets import Said
+
+from adadino.area.ledger import Ledger
+from adadino.area.pairs import read_pairs
+from adadino.area.units import Dates, Unit
+from adadino.data.images import read_image
+from adadino.data.manifest import FILE_NAME, Manifest
+from adadino.data.prepare import prepare
+from adadino.errors import AdaDINOError, ConfigError, DataError, InputError, WeightsError
+from adadino.geo.source import open_dataset
+from adadino.model.checkpoint import load, save
+from adadino.schema import build, read_yaml
+from adadino.training.config import RunConfig
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory):
+    """A checkpoint file that is in order."""
+    folder = save(random_model(SMALL), tmp_path_factory.mktemp("model"), with_backbone=True)
+    return (folder / "model.safetensors").read_bytes()
+
+
+def with_header(whole: bytes, change) -> bytes:
+    size = int.from_bytes(whole[:8], "little")
+    header = json.loads(whole[8 : 8 + size])
+    change(header)
+    text = json.dumps(header).encode()
+    return len(text).to_bytes(8, "little") + text + whole[8 + size :]
+
+
+def enlarge(header):
+    name = next(name for name in header if name != "__metadata__")
+    header[name]["shape"] = [2**40, 2**20]
+
+
+def overlap(header):
+    a, b, *_ = (name for name in header if name != "__metadata__")
+    header[a]["data_offsets"] = header[b]["data_offsets"]
+
+
+def beyond(header):
+    name = next(name for name in header if name != "__metadata__")
+    header[name]["data_offsets"][1] = 2**50
+
+
+@pytest.mark.parametrize("lie", [enlarge, overlap, beyond])
+def test_a_safetensors_header_that_lies_is_refused(whole, tmp_path, lie):
+    (tmp_path / "model.safetensors").write_bytes(with_header(whole, lie))
+    with pytest.raises(WeightsError, match="cannot read"):
+        load(tmp_path)
+
+
+@pytest.mark.parametrize("size", [0, 2**40, 2**64 - 1])
+def test_a_safetensors_header_of_an_impossible_size_is_refused(whole, tmp_path, size):
+    (tmp_path / "model.safetensors").write_bytes(size.to_bytes(8, "little") + whole[8:])
+    with pytest.raises(WeightsError, match="cannot read"):
+        load(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("group", "name", "value"),
+    [
+        ("cpgr", "width", 2**60),  # a petabyte of weights
+        ("cpgr", "width", 2**16),  # some of it, which a laptop would try
+        ("bscs", "hidden", 2**17),
+        ("backbone", "depth", 10**9),  # a loop of a billion blocks
+        ("backbone", "registers", 2**40),
+    ],
+)
+def test_a_configuration_that_asks_for_more_than_the_file_holds_costs_nothing(
+    whole, tmp_path, group, name, value
+):
+    def change(header):
+        said = json.loads(header["__metadata__"]["adadino"])
+        said["model"][group][name] = value
+        header["__metadata__"]["adadino"] = json.dumps(said)
+
+    (tmp_path / "model.safetensors").write_bytes(with_header(whole, change))
+    with pytest.raises(WeightsError, match=r"must be at most|needs|does not fit"):
+        load(tmp_path)
+
+
+LAUGHS = "a0: &a0 [x, x]\n" + "".join(
+    f"a{i}: &a{i} [{', '.join([f'*a{i - 1}'] * 9)}]\n" for i in range(1, 20)
+)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        LAUGHS,  # nine to the nineteenth values in a kilobyte
+        "model: &a\n  bscs: *a\n",  # inside itself
+        "a: &a [*a]\n",
+    ],
+)
+def test_yaml_aliases_that_never_end_are_refused(tmp_path, text):
+    (tmp_path / "c.yaml").write_text(text)
+    with pytest.raises(ConfigError, match="without aliases"):
+        read_yaml(tmp_path / "c.yaml")
+
+
+@pytest.mark.parametrize("name", ["output", "preset", "train", "seed"])
+def test_an_integer_that_python_cannot_write_is_refused(tmp_path, name):
+    (tmp_path / "c.yaml").write_text(f"{name}: 0x{'f' * 5000}\n0x{'f' * 5000}: 1\n")
+    with pytest.raises(ConfigError):
+        build(RunConfig, read_yaml(tmp_path / "c.yaml"))
+
+
+def test_a_message_is_as_short_as_it_can_be_and_keeps_the_way_out():
+    words = str(AdaDINOError(f"{'x' * 10_000} is wrong; give another."))
+    assert len(words) < 1300
+    assert words.endswith("is wrong; give another.")
+
+
+def test_a_picture_that_claims_more_pixels_than_there_are_is_refused(tmp_path):
+    def chunk(kind, data):
+        body = kind + data
+        return struct.pack(">I", len(data)) + body + struct.pack(">I", zlib.crc32(body))
+
+    header = struct.pack(">IIBBBBB", 60_000, 60_000, 8, 2, 0, 0, 0)
+    bomb = b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", header)
+    bomb += chunk(b"IDAT", zlib.compress(bytes(2**20))) + chunk(b"IEND", b"")
+    (tmp_path / "bomb.png").write_bytes(bomb)
+    with pytest.raises(DataError, match=r"bomb\.png"):
+        read_image(tmp_path / "bomb.png")
+
+
+@pytest.mark.parametrize(
+    "document",
+    [
+        {"type": "Collection", "links": [{"rel": "child", "href": "s.json"}]},  # itself
+        {"type": "Collection", "links": [{"rel": "item"}]},
+        {"type": "Collection", "links": [{"rel": "item", "href": "\0"}]},
+        {"type": "Collection", "links": "none"},
+        {"type": "FeatureCollection", "features": [None]},
+        {"type": "Feature", "assets": {"before": {}, "after": {}}},
+        {"type": "Feature", "assets": ["before", "after"]},
+        {"type": "Feature", "assets": {"visual": {"href": 3}}},
+        {"type": "Feature", "properties": [], "bbox": [[0], 1]},
+        {"type": "Feature", "assets": {"visual": {"href": "a"}}, "bbox": [[]],
+         "properties": {"datetime": "2024"}},
+    ],
+)  # fmt: skip
+def test_stac_that_is_none_is_refused(tmp_path, document):
+    (tmp_path / "s.json").write_text(json.dumps(document))
+    with pytest.raises(InputError, match=r"s\.json"):
+        read_pairs(tmp_path / "s.json")
+
+
+def test_json_deeper_than_python_goes_is_refused(tmp_path):
+    deep = '{"a":' * 100_000
+    (tmp_path / "s.json").write_text(deep)
+    with pytest.raises(InputError, match="cannot read"):
+        read_pairs(tmp_path / "s.json")
+    (tmp_path / FILE_NAME).write_text(deep)
+    with pytest.raises(DataError, match="cannot be understood"):
+        Manifest.load(tmp_path)
+
+
+def test_a_table_with_a_zero_byte_or_an_endless_name(tmp_path):
+    (tmp_path / "p.csv").write_bytes(b"before,after\na\x00.tif,b.tif\n")
+    with pytest.raises(InputError, match="zero byte"):
+        read_pairs(tmp_path / "p.csv")
+    (tmp_path / "p.csv").write_text(f"before,after,name\na.tif,b.tif,{'n' * 500}\n")
+    assert len(read_pairs(tmp_path / "p.csv")[0].name) < 100  # it becomes a folder
+
+
+@pytest.mark.parametrize("pairs", ["many", None, -0.5, True])
+def test_a_manifest_whose_counts_are_none_is_refused(tmp_path, pairs):
+    settings = {"name": "n", "variant": "v", "tile": 8, "seed": 0, "source_digest": "d"}
+    split = {"pairs": pairs, "changed": 0.1, "fingerprint": "f"}
+    said = {
+        "settings": settings, "source": "s", "splits": {"train": split}, "scene_sizes": {},
+        "equals_paper": None, "version": "0", "notes": [],
+    }  # fmt: skip
+    (tmp_path / FILE_NAME).write_text(json.dumps(said))
+    with pytest.raises(DataError, match=r"splits\.train\.pairs"):
+        Manifest.load(tmp_path)
+
+
+@pytest.mark.parametrize("said", ["null", "NaN", "0", "[8]"])
+def test_an_onnx_file_without_a_stride_is_refused(tmp_path, said):
+    with pytest.raises(WeightsError, match="stride"):
+        Said(tmp_path).take(f"adadino_format\t1\nstride\t{said}".encode())
+
+
+@pytest.mark.parametrize(
+    "record", [{}, {"files": []}, {"files": {"x": 3}}, {"files": {}, "changed": "1", "valid": 2}]
+)
+def test_a_record_that_is_none_counts_as_not_finished(tmp_path, record):
+    unit = Unit(Dates("town", "a", "b"), 0, 0, 512, 512)
+    done = tmp_path / "pairs" / "town" / "done"
+    done.mkdir(parents=True)
+    (done / f"{unit.name}.json").write_text(json.dumps(record))
+    assert Ledger(tmp_path).record(unit) is None
+
+
+def test_a_zip_with_a_member_without_a_name_is_refused(tmp_path):
+    with zipfile.ZipFile(tmp_path / "x.zip", "w") as archive:
+        archive.writestr("a", b"")
+    named = (tmp_path / "x.zip").read_bytes()
+    (tmp_path / "x.zip").write_bytes(named.replace(b"a", b"\0"))  # where a name ends in a zip
+    with pytest.raises(DataError, match="without a name"):
+        prepare("folder", tmp_path / "x.zip", tmp_path / "out")
+
+
+@pytest.mark.parametrize("name", ["9" * 400, "a" * 5000, "a/" + "b" * 5000])
+def test_a_name_too_long_for_a_file_is_no_checkpoint(name):
+    with pytest.raises(WeightsError, match="there is no"):
+        load(name)
+
+
+@pytest.mark.parametrize("name", ["a\udcff.tif", "a\0.tif"])
+def test_a_name_that_is_no_text_is_refused(name):
+    with pytest.raises(InputError, match=r"cannot open|no file"):
+        open_dataset(name)
