@@ -6,6 +6,7 @@ import os
 import re
 import secrets
 import shutil
+import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from multiprocessing.util import register_after_fork
@@ -49,6 +50,20 @@ def atomic(path: Path | str) -> Iterator[Path]:
         raise WriteError(f"cannot write {path}: {error.strerror or error}. {WAY_OUT}") from error
     finally:
         part.unlink(missing_ok=True)
+
+
+@contextmanager
+def beside(path: Path) -> Iterator[Path]:
+    """A hidden folder beside a file, so that renaming out of it is one step; gone in the end."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        folder = tempfile.TemporaryDirectory(
+            prefix=f".{path.stem}.", suffix=".part", dir=path.parent
+        )
+    except OSError as error:
+        raise WriteError(f"cannot write {path}: {error.strerror}. {WAY_OUT}") from error
+    with folder as name:
+        yield Path(name)
 
 
 def write_atomic(path: Path | str, write: bytes | str | Callable[[Path], None]) -> None:

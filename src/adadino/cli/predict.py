@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from adadino.cli import scene as options
 from adadino.cli.output import Json, Quiet, print_json, progress
 
 if TYPE_CHECKING:
@@ -19,12 +20,8 @@ def command(
     before: Annotated[str, typer.Argument(help="The first date: a GeoTIFF, PNG or JPEG.")],
     after: Annotated[str, typer.Argument(help="The second date.")],
     output: Annotated[Path, typer.Option("-o", "--output", help="The mask: .tif, or .png.")],
-    model: Annotated[
-        str, typer.Option(help="A checkpoint folder, e.g. runs/levir/best, or an .onnx file.")
-    ] = "tiny",
-    backbone: Annotated[
-        str | None, typer.Option(help="Backbone weights, if not where the model says.")
-    ] = None,
+    model: options.Model = "tiny",
+    backbone: options.Backbone = None,
     probability: Annotated[Path | None, typer.Option(help="Probability raster to write.")] = None,
     vector: Annotated[
         Path | None, typer.Option(help="Polygons to write: .gpkg, .geojson, .fgb or .shp.")
@@ -33,30 +30,21 @@ def command(
         Path | None, typer.Option(help="Picture of before, after and change to write: .png.")
     ] = None,
     stac: Annotated[Path | None, typer.Option(help="STAC item to write: .json.")] = None,
-    threshold: Annotated[float, typer.Option(help="Probability from which a pixel changed.")] = 0.5,
-    bands: Annotated[str | None, typer.Option(help="Red, green, blue from 1: 3,2,1.")] = None,
-    scale: Annotated[str | None, typer.Option(help="Raw values that are black and white.")] = None,
-    register: Annotated[
-        bool, typer.Option("--register", help="Apply the estimated shift, if it is reliable.")
-    ] = False,
-    min_area: Annotated[float, typer.Option(help="Leave smaller polygons out, m2.")] = 0.0,
-    simplify: Annotated[float, typer.Option(help="How far outlines may move, m.")] = 0.0,
-    selection: Annotated[
-        Literal["scene", "batch"], typer.Option(help="FFN chunks: once a scene, or per batch.")
-    ] = "scene",
-    tile: Annotated[int, typer.Option(help="Side of a tile in pixels.")] = 256,
-    overlap: Annotated[int, typer.Option(help="Pixels that neighbouring tiles share.")] = 64,
-    batch: Annotated[
-        str, typer.Option(metavar="N|auto", help="Tiles per forward pass; auto by free memory.")
-    ] = "auto",
+    threshold: options.Threshold = 0.5,
+    bands: options.Bands = None,
+    scale: options.Scale = None,
+    register: options.Register = False,
+    min_area: options.MinArea = 0.0,
+    simplify: options.Simplify = 0.0,
+    selection: options.Selection = "scene",
+    tile: options.Tile = 256,
+    overlap: options.Overlap = 64,
+    batch: options.Batch = "auto",
     readers: Annotated[
         int | None, typer.Option(min=1, help="Threads that read; one per processor, at most 8.")
     ] = None,
     device: Annotated[str, typer.Option(help="auto, cpu, cuda, mps.")] = "auto",
-    engine: Annotated[
-        Literal["auto", "off", "bf16", "fp8", "int8"],
-        typer.Option(help="Inference engine: auto is bf16 on a GPU, off elsewhere."),
-    ] = "auto",
+    engine: options.Engine = "auto",
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace what exists.")] = False,
     resume: Annotated[
         bool, typer.Option("--resume", help="Go on from the rows of an interrupted run.")
@@ -65,18 +53,18 @@ def command(
     json: Json = False,
 ) -> None:
     """Find what changed between two images of one place, on the first one's grid."""
-    from adadino.scene import SceneOptions, predict_scene
+    from adadino.scene import predict_scene
 
-    options = SceneOptions(
+    settings = options.scene_options(
         threshold=threshold,
         tile=tile,
         overlap=overlap,
-        batch=None if batch == "auto" else whole_number(batch, "--batch"),
+        batch=batch,
         readers=readers,
         selection=selection,
         engine=engine,
-        bands=None if bands is None else band_numbers(bands),
-        scale=None if scale is None else two_numbers(scale, "--scale"),
+        bands=bands,
+        scale=scale,
         register=register,
         min_area=min_area,
         simplify=simplify,
@@ -91,7 +79,7 @@ def command(
             vector=vector,
             overview=overview,
             stac=stac,
-            options=options,
+            options=settings,
             device=device,
             overwrite=overwrite,
             resume=resume,
@@ -146,25 +134,3 @@ def _kept_rows(output: Path) -> Iterator[None]:
         if work_folder(output).exists():
             typer.echo("adadino: the finished rows are kept; go on with --resume.", err=True)
         raise
-
-
-def whole_number(text: str, option: str) -> int:
-    """The number that an option holds."""
-    try:
-        return int(text)
-    except ValueError as error:
-        raise typer.BadParameter(f"{option} has {text!r}, which is no whole number") from error
-
-
-def band_numbers(text: str) -> tuple[int, ...]:
-    """The bands that --bands names."""
-    return tuple(whole_number(number, "--bands") for number in text.split(","))
-
-
-def two_numbers(text: str, option: str) -> tuple[float, float]:
-    """The two numbers that an option holds."""
-    try:
-        low, high = map(float, text.split(","))
-    except ValueError as error:
-        raise typer.BadParameter(f"{option} {text!r} must be two numbers, MIN,MAX") from error
-    return low, high

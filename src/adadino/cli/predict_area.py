@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import tempfile
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from adadino.cli import scene as options
 from adadino.cli.output import Json, Quiet, print_json, progress
-from adadino.cli.predict import band_numbers, two_numbers, whole_number
 
 if TYPE_CHECKING:
     from adadino.area.units import Dates
@@ -27,12 +27,8 @@ def command(
     mosaic: Annotated[
         bool, typer.Option("--mosaic", help="All first dates are one image, all second another.")
     ] = False,
-    model: Annotated[
-        str, typer.Option(help="A checkpoint folder, e.g. runs/levir/best, or an .onnx file.")
-    ] = "tiny",
-    backbone: Annotated[
-        str | None, typer.Option(help="Backbone weights, if not where the model says.")
-    ] = None,
+    model: options.Model = "tiny",
+    backbone: options.Backbone = None,
     ray_address: Annotated[
         str | None, typer.Option(help="A Ray cluster to join; without it one starts here.")
     ] = None,
@@ -53,26 +49,21 @@ def command(
     probability: Annotated[
         bool, typer.Option("--probability", help="Keep the probabilities, too.")
     ] = False,
-    threshold: Annotated[float, typer.Option(help="Probability from which a pixel changed.")] = 0.5,
-    bands: Annotated[str | None, typer.Option(help="Red, green, blue from 1: 3,2,1.")] = None,
-    scale: Annotated[str | None, typer.Option(help="Raw values that are black and white.")] = None,
-    register: Annotated[
-        bool, typer.Option("--register", help="Apply the estimated shift, if it is reliable.")
-    ] = False,
-    min_area: Annotated[float, typer.Option(help="Leave smaller polygons out, m2.")] = 0.0,
-    simplify: Annotated[float, typer.Option(help="How far outlines may move, m.")] = 0.0,
-    selection: Annotated[
-        Literal["scene", "batch"], typer.Option(help="FFN chunks: once a pair, or per batch.")
-    ] = "scene",
-    tile: Annotated[int, typer.Option(help="Side of a tile in pixels.")] = 256,
-    overlap: Annotated[int, typer.Option(help="Pixels that neighbouring tiles share.")] = 64,
-    batch: Annotated[
-        str, typer.Option(metavar="N|auto", help="Tiles per forward pass; auto by free memory.")
-    ] = "auto",
+    threshold: options.Threshold = 0.5,
+    bands: options.Bands = None,
+    scale: options.Scale = None,
+    register: options.Register = False,
+    min_area: options.MinArea = 0.0,
+    simplify: options.Simplify = 0.0,
+    selection: options.Selection = "scene",
+    tile: options.Tile = 256,
+    overlap: options.Overlap = 64,
+    batch: options.Batch = "auto",
     readers: Annotated[
         int | None, typer.Option(min=1, help="Threads that read, for each worker.")
     ] = None,
     device: Annotated[str, typer.Option(help="auto, cpu, cuda.")] = "auto",
+    engine: options.Engine = "auto",
     verify: Annotated[
         bool, typer.Option("--verify", help="Compare checksums of finished units, too.")
     ] = False,
@@ -88,17 +79,17 @@ def command(
     """
     from adadino.area import predict_area
     from adadino.area.pairs import as_mosaics, read_pairs
-    from adadino.scene import SceneOptions
 
-    options = SceneOptions(
+    settings = options.scene_options(
         threshold=threshold,
         tile=tile,
         overlap=overlap,
-        batch=None if batch == "auto" else whole_number(batch, "--batch"),
+        batch=batch,
         readers=readers,
         selection=selection,
-        bands=None if bands is None else band_numbers(bands),
-        scale=None if scale is None else two_numbers(scale, "--scale"),
+        engine=engine,
+        bands=bands,
+        scale=scale,
         register=register,
         min_area=min_area,
         simplify=simplify,
@@ -106,7 +97,7 @@ def command(
     if dry_run:
         with tempfile.TemporaryDirectory() as folder:  # nothing is written to the real one
             found = as_mosaics(pairs, Path(folder)) if mosaic else read_pairs(pairs)
-            _print_cost(found, options, unit, probability=probability, rate=rate, json=json)
+            _print_cost(found, settings, unit, probability=probability, rate=rate, json=json)
         return
     found = as_mosaics(pairs, out) if mosaic else read_pairs(pairs)
     with progress("units", quiet=quiet or json) as report:
@@ -115,7 +106,7 @@ def command(
             out,
             model,
             backbone=backbone,
-            options=options,
+            options=settings,
             probability=probability,
             unit=unit,
             workers=workers,

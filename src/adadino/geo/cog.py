@@ -15,7 +15,6 @@
 from __future__ import annotations
 
 import json
-import tempfile
 import warnings
 import zlib
 from collections.abc import Iterable, Iterator, Mapping
@@ -34,7 +33,7 @@ from rasterio.errors import NotGeoreferencedWarning, RasterioError
 from rasterio.windows import Window
 
 from adadino.errors import WriteError
-from adadino.files import WAY_OUT, atomic
+from adadino.files import atomic, beside
 from adadino.geo.grid import Grid
 
 BLOCK = 512
@@ -167,7 +166,7 @@ def raster_writer(
     check_target(path, inputs=inputs, overwrite=overwrite)
     check_raster(path, grid)
     png = path.suffix.lower() == ".png"
-    with _scratch(path) as scratch:
+    with beside(path) as scratch:
         rows, made = scratch / "rows.tif", scratch / f"made{path.suffix}"
         with _gdal(path):
             dataset = rasterio.open(rows, "w", **_profile(grid, layer, png=png))
@@ -214,20 +213,6 @@ def check_target(
         raise WriteError(f"{path} is a folder; give the name of a file.")
     if path.exists() and not overwrite:
         raise WriteError(f"{path} exists; choose another name, or --overwrite.")
-
-
-@contextmanager
-def _scratch(path: Path) -> Iterator[Path]:
-    """A hidden folder beside the target, on its file system; gone in the end, come what may."""
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        folder = tempfile.TemporaryDirectory(
-            prefix=f".{path.stem}.", suffix=".part", dir=path.parent
-        )
-    except OSError as error:
-        raise WriteError(f"cannot write {path}: {error.strerror}. {WAY_OUT}") from error
-    with folder as name:
-        yield Path(name)
 
 
 @contextmanager

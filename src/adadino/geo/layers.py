@@ -8,7 +8,6 @@
 
 from __future__ import annotations
 
-import tempfile
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -20,7 +19,7 @@ import pyogrio
 from pyogrio.errors import DataSourceError
 
 from adadino.errors import InputError, VectorWarning, WriteError
-from adadino.files import WAY_OUT, atomic
+from adadino.files import WAY_OUT, atomic, beside
 
 EPOCH = "1970-01-01"
 """The day of writing that files record."""
@@ -83,7 +82,7 @@ def write_layer(
     if form.driver != "ESRI Shapefile":
         options["layer"] = layer
 
-    with _beside(path) as folder:
+    with beside(path) as folder:
         draft = folder / path.name
         _save(frame.rename(columns=form.names), draft, form.driver, options)
         for suffix in form.beside:
@@ -120,20 +119,6 @@ def _fixed_date() -> Iterator[None]:
         yield
     finally:
         pyogrio.set_gdal_config_options({name: before})
-
-
-@contextmanager
-def _beside(path: Path) -> Iterator[Path]:
-    """A temporary folder beside a file, so that renaming out of it is one step."""
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        folder = tempfile.TemporaryDirectory(
-            prefix=f".{path.stem}.", suffix=".part", dir=path.parent
-        )
-    except OSError as error:
-        raise WriteError(f"cannot write {path}: {error.strerror}. {WAY_OUT}") from error
-    with folder as name:
-        yield Path(name)
 
 
 def _publish(draft: Path, path: Path) -> None:
