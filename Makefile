@@ -23,7 +23,7 @@ demo: setup
 	$(BIN)/adadino demo
 
 test: setup
-	$(BIN)/python -m pytest -n 2 --dist loadfile
+	$(BIN)/python -m pytest -n 2 --dist loadfile $(PYTEST)
 
 lint: setup
 	$(BIN)/ruff check .
