@@ -28,6 +28,7 @@ from torch import Tensor, nn
 from adadino.config import Config
 from adadino.engine.model import Engine, optimize
 from adadino.engine.reference import Encode, reference_encoders
+from adadino.errors import ConfigError
 from adadino.model.adadino import AdaDINO
 from adadino.model.detector import Detector
 from adadino.profiling import ffn_ms, gflops, wait
@@ -150,6 +151,10 @@ def run(
     return report
 
 
+class ModeError(ConfigError):
+    """A mode that the device cannot run."""
+
+
 def make(plain: AdaDINO, mode: Mode, **engine: bool) -> Detector:
     """The model of a mode.
 
@@ -159,15 +164,15 @@ def make(plain: AdaDINO, mode: Mode, **engine: bool) -> Detector:
         engine: `compile` and `cuda_graph` of `optimize`, if not its defaults.
 
     Raises:
-        NotImplementedError: The device cannot run it; the message says why.
+        ModeError: The device cannot run it; the message says why.
     """
     device = plain.normalize.mean.device.type
     if mode == "paper":
         return plain
     if mode == "fp8" and device != "cuda":
-        raise NotImplementedError(f"fp8 needs a GPU; on {device} it would only be emulated")
+        raise ModeError(f"fp8 needs a GPU; on {device} it would only be emulated")
     if mode == "int8" and device != "cpu":
-        raise NotImplementedError(f"int8 is for CPUs, the device is {device}")
+        raise ModeError(f"int8 is for CPUs; the device is {device}")
     return optimize(plain, precision="auto" if mode == "fast" else mode, **engine)
 
 
@@ -187,7 +192,7 @@ def _one_by_one(
         try:
             model = model or made(mode)
             report.rows.append(_measure(model, mode, k, images, protocol))
-        except NotImplementedError as error:
+        except (ModeError, NotImplementedError) as error:
             report.skipped.append(f"{mode}: {error}.")
             return
         except torch.OutOfMemoryError:
@@ -236,7 +241,7 @@ def _take_turns(
     for mode in modes:
         try:
             models[mode] = made(mode)
-        except NotImplementedError as error:
+        except (ModeError, NotImplementedError) as error:
             report.skipped.append(f"{mode}: {error}.")
     passes: dict[tuple[str, int], Callable[[], object]] = {
         (mode, k): partial(model, *images, k=k) for mode, model in models.items() for k in budgets

@@ -22,7 +22,7 @@ from adadino.engine.rows import Kind
 from adadino.errors import ConfigError
 from adadino.model.adadino import AdaDINO
 from adadino.model.detector import Detector, Output
-from adadino.model.inputs import check_pair
+from adadino.model.inputs import check_pair, enlarge, pad_to_stride
 
 Precision = Literal["auto", "fp32", "bf16", "fp8", "int8"]
 
@@ -97,7 +97,7 @@ class Engine(Detector):
     def run(self, before: Tensor, after: Tensor, chunks: Tensor | None, *, k: int) -> Output:
         """The forward pass itself: what a graph records."""
         height, width = before.shape[-2:]
-        images = self.pad(torch.cat((before, after)).float())
+        images = pad_to_stride(torch.cat((before, after)).float(), self.stride)
         padded = images.shape[-2], images.shape[-1]
         grid = padded[0] // self.stride, padded[1] // self.stride
         encoding = self.encoder(self._cut(self, images), grid, k=k, chunks=chunks)
@@ -105,24 +105,10 @@ class Engine(Detector):
         logits = F.interpolate(finest, padded, mode="bilinear", align_corners=False)
         return Output(logits[..., :height, :width], pyramid, encoding.responses, encoding.scores)
 
-    def pad(self, images: Tensor) -> Tensor:
-        """See `AdaDINO.pad`."""
-        bottom, right = (-size % self.stride for size in images.shape[-2:])
-        if bottom or right:
-            images = F.pad(images, (0, right, 0, bottom), mode="replicate")
-        return images
-
-    def enlarge(self, images: Tensor) -> Tensor:
-        """See `AdaDINO.enlarge`."""
-        if self.config.scale == 1:
-            return images
-        size = [side * self.config.scale for side in images.shape[-2:]]
-        return F.interpolate(images, size, mode="bilinear", align_corners=True, antialias=True)
-
     def patches(self, images: Tensor) -> Tensor:
         """Enlarge, normalise and cut images (2B, 3, H, W) into patches (2B, hw, 3 p p)."""
         p = self.config.backbone.patch
-        images = self.normalize(self.enlarge(images)).to(self.dtype)
+        images = self.normalize(enlarge(images, self.config.scale)).to(self.dtype)
         cells = images.unflatten(3, (-1, p)).unflatten(2, (-1, p))  # (2B, 3, h, p, w, p)
         return cells.permute(0, 2, 4, 1, 3, 5).flatten(3).flatten(1, 2)
 

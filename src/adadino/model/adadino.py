@@ -20,7 +20,7 @@ from adadino.model.backbone import Backbone
 from adadino.model.cpgr import CPGR
 from adadino.model.detector import Detector, Normalize, Output
 from adadino.model.encoder import Encoder
-from adadino.model.inputs import check_pair
+from adadino.model.inputs import check_pair, enlarge, pad_to_stride
 from adadino.model.pyramid import Pyramid
 from adadino.model.refiner import Refiner
 from adadino.model.stream import Stream
@@ -85,22 +85,12 @@ class AdaDINO(Detector):
         return Output(logits[..., :height, :width], pyramid, encoding.responses, encoding.scores)
 
     def pad(self, images: Tensor) -> Tensor:
-        """Pad images (B, 3, H, W) to whole tokens.
-
-        Padding repeats the edge, which works from a single pixel up and puts no line of another
-        colour beside the image.
-        """
-        bottom, right = (-size % self.config.stride for size in images.shape[-2:])
-        if bottom or right:
-            images = F.pad(images, (0, right, 0, bottom), mode="replicate")
-        return images
+        """Pad images (B, 3, H, W) to whole tokens."""
+        return pad_to_stride(images, self.config.stride)
 
     def enlarge(self, images: Tensor) -> Tensor:
-        """Enlarge with the paper's interpolation (App. A), in float32."""
-        if self.config.scale == 1:
-            return images
-        size = [side * self.config.scale for side in images.shape[-2:]]
-        return F.interpolate(images, size, mode="bilinear", align_corners=True, antialias=True)
+        """Enlarge images (B, 3, H, W) as the configuration says."""
+        return enlarge(images, self.config.scale)
 
     def prepare(self, images: Tensor) -> Tensor:
         """Enlarge and normalise, as the encoder wants its images."""

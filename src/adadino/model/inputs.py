@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 from adadino.errors import InputError
@@ -61,6 +62,26 @@ def check_pair(before: Tensor, after: Tensor) -> None:
         )
     if 0 in before.shape:
         raise InputError(f"the images are empty: {tuple(before.shape)}; give at least one pixel.")
+
+
+def pad_to_stride(images: Tensor, stride: int) -> Tensor:
+    """Pad images (B, 3, H, W) until both sides are multiples of the stride.
+
+    Padding repeats the bottom and right edges, which works from a single pixel up and puts no line
+    of another colour beside the image.
+    """
+    bottom, right = (-size % stride for size in images.shape[-2:])
+    if bottom or right:
+        images = F.pad(images, (0, right, 0, bottom), mode="replicate")
+    return images
+
+
+def enlarge(images: Tensor, factor: int) -> Tensor:
+    """Enlarge images (B, 3, H, W) with the paper's interpolation (App. A), in float32."""
+    if factor == 1:
+        return images
+    size = [side * factor for side in images.shape[-2:]]
+    return F.interpolate(images, size, mode="bilinear", align_corners=True, antialias=True)
 
 
 def _read(path: Path, name: str) -> Tensor:

@@ -19,8 +19,9 @@ from torch import Tensor, nn
 
 from adadino.config import Config
 from adadino.model.cpgr import ChannelNorm
+from adadino.model.inputs import pad_to_stride
 from adadino.model.pair import split_dates
-from adadino.peers.base import conv_unit, pad_to_stride, resize
+from adadino.peers.base import conv_unit, resize
 from adadino.peers.frozen import FrozenPeer
 from adadino.peers.mit import MiTConfig, MixFFN, MixTransformer
 

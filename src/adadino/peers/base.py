@@ -10,13 +10,15 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
+
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
 from adadino.errors import ConfigError
 from adadino.model.detector import Detector, Normalize, Output
-from adadino.model.inputs import check_pair
+from adadino.model.inputs import check_pair, pad_to_stride
 
 Triple = tuple[float, float, float]
 
@@ -24,7 +26,7 @@ HALF: Triple = (0.5, 0.5, 0.5)
 """Mean and deviation that take [0, 1] to [-1, 1]."""
 
 
-class Peer(Detector):
+class Peer(Detector, ABC):
     """A change detector with AdaDINO's signature; a subclass says how it compares.
 
     Its stride is such that every level of the model has whole cells.
@@ -62,13 +64,13 @@ class Peer(Detector):
         logits = resize(logits.float(), (first.shape[-2], first.shape[-1]))
         return Output(logits[..., :height, :width], auxiliary, None, None)
 
+    @abstractmethod
     def compare(self, before: Tensor, after: Tensor) -> tuple[Tensor, list[Tensor]]:
         """Compare padded images in [0, 1].
 
         Returns:
             Logits (B, 2, h, w) at any resolution, and auxiliary logits for training, finest first.
         """
-        raise NotImplementedError
 
     def prepare(self, images: Tensor) -> Tensor:
         """Normalise images (B, 3, H, W) in float32, then take on the type of the weights."""
@@ -77,14 +79,6 @@ class Peer(Detector):
     def prepare_pair(self, before: Tensor, after: Tensor) -> Tensor:
         """Both dates as one normalised batch (2B, 3, H, W), first dates first."""
         return self.prepare(torch.cat((before, after)))
-
-
-def pad_to_stride(images: Tensor, stride: int) -> Tensor:
-    """Repeat the bottom and right edges until both sides are multiples of the stride."""
-    bottom, right = (-size % stride for size in images.shape[-2:])
-    if bottom or right:
-        images = F.pad(images, (0, right, 0, bottom), mode="replicate")
-    return images
 
 
 def resize(x: Tensor, size: tuple[int, int]) -> Tensor:
