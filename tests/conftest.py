@@ -4,11 +4,16 @@ import dataclasses
 
 import pytest
 import torch
+from hypothesis import settings
 
 from adadino.config import BackboneConfig, BSCSConfig, Config, CPGRConfig
 
 # Two test processes on two cores: more threads each would only wait for one another.
 torch.set_num_threads(1)
+
+# How long an example takes says more about the machine than about the code.
+settings.register_profile("adadino", deadline=None)
+settings.load_profile("adadino")
 
 
 @pytest.fixture(autouse=True)

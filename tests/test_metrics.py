@@ -41,7 +41,7 @@ def masks(tp: int, fp: int, fn: int, tn: int) -> tuple[Tensor, Tensor]:
     return prediction, target
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(tp=counts, fp=counts, fn=counts, tn=counts)
 def test_scores_equal_torchmetrics(tp: int, fp: int, fn: int, tn: int) -> None:
     if tp + fp + fn + tn == 0:

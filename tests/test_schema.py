@@ -232,7 +232,7 @@ def nearly(cls: type) -> st.SearchStrategy[Any]:
     return st.fixed_dictionaries({}, optional=values)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(nearly(Config) | JSON)
 def test_anything_else_is_a_config_error(data):
     try:
@@ -242,7 +242,7 @@ def test_anything_else_is_a_config_error(data):
     assert build(Config, to_dict(config)) == config
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(st.lists(st.text(max_size=20) | st.from_regex(r"bscs\.(k|ranking)=.{0,12}"), max_size=3))
 def test_any_override_is_taken_or_refused_in_words(dotted):
     with contextlib.suppress(ConfigError):

@@ -47,7 +47,6 @@ def random_answers(tiles, size, seed=0):
     return np.random.default_rng(seed).random((len(tiles), size, size), np.float32)
 
 
-@settings(deadline=None)
 @given(tile=st.integers(1, 80), data=st.data())
 def test_weights_are_positive_symmetric_and_smooth(tile, data):
     overlap = data.draw(st.integers(0, tile - 1))
@@ -63,7 +62,6 @@ def test_weights_are_positive_symmetric_and_smooth(tile, data):
         assert abs(np.diff(weight, axis=1)).max() <= np.pi / 2 / overlap + 1e-6
 
 
-@settings(deadline=None)
 @given(scene=scenes(), value=st.floats(0, 1, width=32))
 def test_a_constant_stays_constant(scene, value):
     height, width, tiles, size, overlap = scene
@@ -73,7 +71,6 @@ def test_a_constant_stays_constant(scene, value):
     assert result.max() <= 1
 
 
-@settings(deadline=None)
 @given(scene=scenes())
 def test_uniform_weights_are_plain_averaging(scene):
     height, width, tiles, size, overlap = scene
@@ -86,7 +83,6 @@ def test_uniform_weights_are_plain_averaging(scene):
     np.testing.assert_allclose(result, total / count, rtol=1e-6)
 
 
-@settings(deadline=None)
 @given(scene=scenes(), data=st.data())
 def test_any_order_and_batch_size_gives_the_same_bytes(scene, data):
     height, width, tiles, size, overlap = scene
@@ -99,7 +95,6 @@ def test_any_order_and_batch_size_gives_the_same_bytes(scene, data):
     assert result.tobytes() == expected.tobytes()
 
 
-@settings(deadline=None)
 @given(scene=scenes(), data=st.data())
 def test_a_resumed_map_continues_with_the_same_bytes(scene, data):
     height, width, tiles, size, overlap = scene
@@ -112,7 +107,6 @@ def test_a_resumed_map_continues_with_the_same_bytes(scene, data):
     assert result.tobytes() == expected.tobytes()
 
 
-@settings(deadline=None)
 @given(scene=scenes(), seed=st.integers(0, 99))
 def test_pixels_without_a_tile_are_nan_and_all_rows_still_come(scene, seed):
     height, width, tiles, size, overlap = scene
@@ -196,7 +190,7 @@ def movement(scene, overlap, offset):
     return abs(moved - plain)[12:-12, 12:-12].max()
 
 
-@settings(max_examples=10, deadline=None)
+@settings(max_examples=10)
 @given(offset=st.tuples(st.integers(0, 63), st.integers(0, 63)))
 def test_moving_the_tile_grid_moves_no_probability_by_three_percent(scene, offset):
     assert movement(scene, 64, offset) < 0.03

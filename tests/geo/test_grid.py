@@ -207,7 +207,7 @@ offsets = st.floats(-50, 50)
 scales = st.sampled_from([-2.5, -1.0, 0.3, 0.999, 1.0, 1.7, 4.0])
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(parts, parts, parts, parts, offsets, offsets, scales, scales, st.sampled_from([0, 15, 90]))
 def test_parallel_grids_meet_where_both_have_pixels(
     width: int,
@@ -234,7 +234,7 @@ def test_parallel_grids_meet_where_both_have_pixels(
     assert centres_in(found.grid, after).all()
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(offsets, offsets, st.floats(0, 360), st.floats(0.2, 3))
 def test_turned_grids_lose_no_pixel_that_after_covers(
     column: float, row: float, turn: float, scale: float

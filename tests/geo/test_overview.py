@@ -35,7 +35,7 @@ sides = st.one_of(st.integers(1, 40), st.integers(1, 100_000))
 
 
 @given(height=sides, width=sides)
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 def test_any_scene_fits_the_picture(height, width):
     shape = decimated_shape(height, width)
     assert 1 <= shape[0] <= height

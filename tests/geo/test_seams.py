@@ -10,7 +10,7 @@ from adadino.geo.seams import join_parts, load_part, save_part, trace_part
 from adadino.geo.vector import trace
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(st.integers(1, 30), st.integers(1, 30), st.integers(3, 17), st.integers(0, 2**32 - 1))
 def test_parts_joined_are_the_whole(tmp_path_factory, height, width, side, seed):
     random = np.random.default_rng(seed)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from adadino.errors import ConfigError
@@ -25,7 +25,6 @@ def choices(draw: st.DrawFn) -> dict[str, object]:
     }
 
 
-@settings(deadline=None)
 @given(height=sizes, width=sizes, chosen=choices())
 def test_every_pixel_is_covered_and_no_tile_is_outside(height, width, chosen):
     covered = np.zeros((height, width), int)
@@ -36,7 +35,6 @@ def test_every_pixel_is_covered_and_no_tile_is_outside(height, width, chosen):
     assert covered.min() >= 1
 
 
-@settings(deadline=None)
 @given(height=sizes, width=sizes, chosen=choices())
 def test_tiles_have_one_size_and_are_numbered_row_by_row(height, width, chosen):
     tiles = plan(height, width, **chosen)
@@ -79,7 +77,6 @@ def test_tiles_without_data_are_left_out_and_the_numbers_stay():
     assert [tile.index for tile in kept] == [1, 3]
 
 
-@settings(deadline=None)
 @given(
     height=st.integers(2, 6),
     width=st.integers(2, 6),
@@ -97,7 +94,6 @@ def test_a_single_pixel_is_repeated():
     assert (pad_reflect(np.full((1, 1), 7), ((3, 4), (5, 6))) == 7).all()
 
 
-@settings(deadline=None)
 @given(shape=st.tuples(st.integers(1, 12), st.integers(1, 12)), seed=st.integers(0, 999))
 def test_holes_are_filled_from_valid_pixels_only(shape, seed):
     rng = np.random.default_rng(seed)

@@ -65,7 +65,7 @@ def by_scipy(
 # --- components ------------------------------------------------------------------------------
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(masks, st.sampled_from([4, 8]), st.integers(1, 15))
 def test_components_in_bands_equal_those_of_the_whole(
     mask: NDArray[np.uint8], connectivity: int, rows: int
@@ -113,7 +113,7 @@ def test_each_polygon_covers_its_component_and_carries_its_numbers(connectivity:
     assert len(frame) == len(by_scipy(mask, probability, connectivity))
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(masks, st.sampled_from([4, 8]), st.sampled_from([0.0, 0.3, 0.5, 1.0, 2.5, 20.0]))
 def test_geometries_are_valid_apart_and_keep_their_holes(
     mask: NDArray[np.uint8], connectivity: int, simplify: float

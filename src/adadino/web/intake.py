@@ -105,8 +105,8 @@ async def _from_upload(request: Request, service: Service) -> Job:
         _check_sizes(upload.facts, upload.names)
         names, fields = upload.names, upload.fields
         bands = parse_bands(fields.get("bands"))
-        for which, facts in upload.facts.items():
-            check_bands(bands, facts.bands, names[which])
+        for which in ("before", "after"):  # not in the order in which they were done
+            check_bands(bands, upload.facts[which].bands, names[which])
         job = Job(
             id=identity, client=request.state.client, source="upload",
             name=_title(fields.get("name"), names["before"], names["after"]),
