@@ -5,7 +5,10 @@ from __future__ import annotations
 import time
 from pathlib import Path
 
+import numpy as np
+import rasterio
 import torch
+from rasterio.transform import from_origin
 
 import adadino.scene.predict as story
 from adadino.model.adadino import AdaDINO
@@ -53,3 +56,16 @@ def run_and_hang(scene, folder, moment, flag):
     else:
         setattr(story, moment, hang)
     run(scene, model, folder)
+
+
+def two_dates(folder, side=150):
+    draw = np.random.default_rng(1)
+    paths = []
+    for name in ("before.tif", "after.tif"):
+        paths.append(folder / name)
+        with rasterio.open(
+            paths[-1], "w", driver="GTiff", width=side, height=side - 30, count=3, dtype="uint8",
+            crs="EPSG:32633", transform=from_origin(400000, 5000000, 0.5, 0.5),
+        ) as raster:  # fmt: skip
+            raster.write(draw.integers(0, 256, (3, side - 30, side), dtype="uint8"))
+    return paths

@@ -11,7 +11,6 @@ import numpy as np
 import pytest
 import rasterio
 import torch
-from rasterio.transform import from_origin
 
 from adadino.config import StreamConfig
 from adadino.errors import AdaDINOError, ConfigError, WeightsError, WriteError
@@ -22,6 +21,7 @@ from adadino.export.portable import Pair, portable
 from adadino.exported import ExportedModel
 from adadino.model.adadino import AdaDINO
 from tests.conftest import SMALL, randomise, with_backbone, with_bscs, with_cgla, with_cpgr
+from tests.scene_runs import two_dates
 
 # Tracing takes as long as the graph has operators: the dynamic export leaves out what the others
 # and the comparison below have.
@@ -164,19 +164,6 @@ def test_the_file_says_what_it_is(exported):
     assert said["normalization"]["mean"] == list(model.config.backbone.mean)
     assert (said["selection"], said["k"], said["precision"]) == ("batch", 3, "fp32")
     assert "DINOv3" in said["licence"]
-
-
-def two_dates(folder, side=150):
-    draw = np.random.default_rng(1)
-    paths = []
-    for name in ("before.tif", "after.tif"):
-        paths.append(folder / name)
-        with rasterio.open(
-            paths[-1], "w", driver="GTiff", width=side, height=side - 30, count=3, dtype="uint8",
-            crs="EPSG:32633", transform=from_origin(400000, 5000000, 0.5, 0.5),
-        ) as raster:  # fmt: skip
-            raster.write(draw.integers(0, 256, (3, side - 30, side), dtype="uint8"))
-    return paths
 
 
 WITHOUT_TORCH = """

@@ -11,23 +11,24 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from adadino.errors import AdaDINOError
-from adadino.model.adadino import AdaDINO
+from adadino.model.detector import Detector
 
 Float = NDArray[np.float32]
 Run = Callable[[Float, Float], Float]
 """Two batches of images (B, 3, H, W) in, the probability of change (B, H, W) out."""
 
-TOLERANCE = {"fp32": 1e-4, "fp16": 2e-2}
-"""How far a probability may be from the model's."""
+TOLERANCE = {"fp32": 5e-4, "fp16": 2e-2}
+"""How far a probability may be from the model's. AdaDINO's are 1e-6 off; TinyCD normalises maps
+that hardly vary, and is itself 1e-4 away from what it would compute in float64."""
 SHAPES = ((1, 64, 64), (3, 77, 109), (2, 128, 96))
 """Batches, heights and widths to compare; one is no multiple of the stride."""
 
 
 def worst_difference(
     run: Run,
-    model: AdaDINO,
+    model: Detector,
     *,
-    k: int,
+    k: int | None,
     chunks: Tensor | None,
     shapes: Iterable[tuple[int, int, int]],
 ) -> float:

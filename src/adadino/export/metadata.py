@@ -12,7 +12,7 @@ import json
 from typing import Any
 
 import adadino
-from adadino.model.adadino import AdaDINO
+from adadino.model.detector import Detector
 from adadino.model.weights import fingerprint
 
 FORMAT = 1
@@ -23,7 +23,7 @@ TILE, OVERLAP = 256, 64
 DINOV3 = "code and trained parts Apache-2.0; contains backbone weights under the DINOv3 License"
 
 
-def describe(model: AdaDINO, **facts: Any) -> dict[str, Any]:
+def describe(model: Detector, **facts: Any) -> dict[str, Any]:
     """Collect the metadata of a model.
 
     Args:
@@ -31,13 +31,15 @@ def describe(model: AdaDINO, **facts: Any) -> dict[str, Any]:
         facts: What depends on the export: selection, k, precision, tolerance.
     """
     config = model.config
+    ours = model.dino is None or config.backbone.name == "tiny"
     return {
         "adadino_format": FORMAT,
         "adadino_version": adadino.__version__,
+        "peer": config.peer,
         "fingerprint": fingerprint(model.state_dict()),
-        "backbone": config.backbone.name,
-        "backbone_weights": config.backbone.fingerprint,
-        "licence": "Apache-2.0" if config.backbone.name == "tiny" else DINOV3,
+        "backbone": None if model.dino is None else config.backbone.name,
+        "backbone_weights": None if model.dino is None else config.backbone.fingerprint,
+        "licence": "Apache-2.0" if ours else DINOV3,
         "inputs": "RGB, two dates, float32 from 0 (black) to 1 (white)",
         "value_scale": [0, 1],
         "normalization": {**model.normalize.values, "inside": True},
@@ -46,7 +48,6 @@ def describe(model: AdaDINO, **facts: Any) -> dict[str, Any]:
         "threshold": THRESHOLD,
         "stride": model.stride,
         "tile": TILE,
-        "chunks": config.bscs.chunks,
         **facts,
     }
 

@@ -16,14 +16,14 @@ and compute the same:
 from __future__ import annotations
 
 from copy import deepcopy
-from typing import Any, cast
+from typing import Any, TypeVar, cast
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from adadino.model.adadino import AdaDINO
 from adadino.model.cpgr import WINDOW, WindowAttention
+from adadino.model.detector import Detector
 from adadino.model.lite0 import SameConv
 from adadino.model.pyramid import Neck
 from adadino.model.stream import Evidence, Stream
@@ -32,20 +32,26 @@ MOST = 1 << 16
 """More rows or columns than any image has."""
 
 
-def portable(model: AdaDINO) -> AdaDINO:
+Model = TypeVar("Model", bound=Detector)
+
+
+def portable(model: Model) -> Model:
     """A copy of a model whose parts ask no questions; it shares nothing with the model."""
     copy = deepcopy(model).eval().requires_grad_(False)
+    module: nn.Module
     for module in copy.modules():
-        for kind, ours in _PARTS.items():
-            if type(module) is kind:
-                module.__class__ = ours
+        if type(module) in _PARTS:
+            module.__class__ = _PARTS[type(module)]
+        elif hasattr(type(module), "enlarge"):  # AdaDINO itself, or a peer on its backbone
+            whole = type(module)
+            module.__class__ = type(whole.__name__, (_Enlarging, whole), {})
     return copy
 
 
 class Pair(nn.Module):
     """What is exported: two batches of images in, the probability of change out."""
 
-    def __init__(self, model: AdaDINO, *, k: int) -> None:
+    def __init__(self, model: Detector, *, k: int | None) -> None:
         super().__init__()
         self.model, self.k, self.stride = model, k, model.stride
 
@@ -73,7 +79,7 @@ class SixBands(nn.Module):
         return torch.stack((1 - changed, changed), dim=1)
 
 
-class _PortableModel(AdaDINO):
+class _Enlarging(Detector):
     def enlarge(self, images: Tensor) -> Tensor:
         scale = self.config.scale
         if scale == 1:
@@ -149,7 +155,6 @@ class _PortableSame(SameConv):
 
 
 _PARTS: dict[type[nn.Module], type[nn.Module]] = {
-    AdaDINO: _PortableModel,
     Neck: _PortableNeck,
     WindowAttention: _PortableWindows,
     Stream: _PortableStream,

@@ -60,7 +60,7 @@ def to_onnx(
     """Turn a traced graph into ONNX.
 
     Raises:
-        AdaDINOError: The packages for it are missing.
+        AdaDINOError: The packages for it are missing, or it has an operator that ONNX lacks.
     """
     try:
         import onnxscript  # noqa: F401  # torch's own message names neither the extra nor pip
@@ -71,17 +71,23 @@ def to_onnx(
         ) from error
     fixed = not any(isinstance(size, torch.SymInt) for size in _sizes(program))
     with _tracing(fixed=fixed):
-        converted = torch.onnx.export(
-            program,
-            dynamo=True,
-            input_names=names,
-            output_names=[output],
-            opset_version=opset,
-            external_data=False,
-            # The runtime does the same when it loads the file, in seconds instead of minutes.
-            optimize=False,
-            verbose=False,
-        )
+        try:
+            converted = torch.onnx.export(
+                program,
+                dynamo=True,
+                input_names=names,
+                output_names=[output],
+                opset_version=opset,
+                external_data=False,
+                # The runtime does the same when it loads the file, in seconds instead of minutes.
+                optimize=False,
+                verbose=False,
+            )
+        except Exception as error:  # torch's own, of many types and many lines
+            raise AdaDINOError(
+                f"torch {torch.__version__} cannot write this model as ONNX "
+                f"({type(error).__name__}); export to .pt2 instead."
+            ) from error
     assert converted is not None
     proto: ModelProto = converted.model_proto
     _tidy(proto, {"batch": 0, "height": -2, "width": -1})

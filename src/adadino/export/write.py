@@ -100,19 +100,22 @@ def export(
     """
     path, options = Path(path), options or ExportOptions()
     _check(model, path, options, overwrite=overwrite)
-    assert isinstance(model, AdaDINO)
     model = _on_cpu(model)
-    k = model.config.bscs.k if options.k is None else options.k
-    chunks = choose_chunks(model, k, samples) if options.selection == "static" else None
     copy = portable(model)
-    ran = k if chunks is None else freeze_chunks(copy, chunks)
+    k = ran = chunks = None  # a peer has no chunks to choose from
+    if isinstance(model, AdaDINO) and isinstance(copy, AdaDINO):
+        k = ran = model.config.bscs.k if options.k is None else options.k
+        if options.selection == "static":
+            chunks = choose_chunks(model, k, samples)
+            ran = k if chunks is None else freeze_chunks(copy, chunks)
     pair = Pair(copy.half() if options.half else copy, k=ran).eval()
 
     tolerance = TOLERANCE[options.precision]
     metadata = describe(
         model,
         k=k,
-        selection=options.selection,
+        chunks=None if k is None else model.config.bscs.chunks,
+        selection=None if k is None else options.selection,
         precision=options.precision,
         size=options.size,
         tolerance=tolerance,
@@ -138,9 +141,9 @@ def export(
 
 
 def _check(model: Detector, path: Path, options: ExportOptions, *, overwrite: bool) -> None:
-    if not isinstance(model, AdaDINO):
+    if not isinstance(model, AdaDINO) and (options.k is not None or options.selection == "static"):
         raise ConfigError(
-            f"{type(model).__name__} cannot be exported, only AdaDINO; the peers are comparators."
+            f"{model.config.peer} has no FFN chunks to choose: leave k and selection out."
         )
     if path.suffix not in SUFFIXES:
         raise ConfigError(f"cannot export to {path}; end its name in {' or '.join(SUFFIXES)}.")
@@ -153,9 +156,9 @@ def _check(model: Detector, path: Path, options: ExportOptions, *, overwrite: bo
         raise ConfigError(f"k is {options.k}, must be between 1 and {chunks}.")
 
 
-def _on_cpu(model: AdaDINO) -> AdaDINO:
+def _on_cpu(model: Detector) -> Detector:
     """The model in float32 on the CPU, not training: itself if it is there, else a copy."""
-    weight = model.encoder.backbone.patch_embed.weight
+    weight = next(model.parameters())
     if weight.device.type == "cpu" and weight.dtype == torch.float32 and not model.training:
         return model
     from copy import deepcopy

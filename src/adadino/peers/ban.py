@@ -13,18 +13,21 @@ branch is random here; theirs began with ImageNet weights.
 
 from __future__ import annotations
 
+import math
+
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
 from adadino.config import Config
 from adadino.model.cpgr import ChannelNorm
-from adadino.model.inputs import pad_to_stride
 from adadino.model.pair import split_dates
 from adadino.peers.base import conv_unit, resize
 from adadino.peers.frozen import FrozenPeer
 from adadino.peers.mit import MiTConfig, MixFFN, MixTransformer
 
+STRIDE = 32
+"""Of the branch, which strides further than the backbone's patches."""
 BRANCH = MiTConfig(widths=(32, 64, 160, 256), heads=(1, 2, 5, 8), depths=(2, 2, 2, 2))
 WIDTH = 128
 
@@ -82,6 +85,7 @@ class BAN(FrozenPeer):
 
     def make_decoder(self, config: Config) -> None:
         """The branch decodes by itself: no pyramid and no CPGR."""
+        self.stride = math.lcm(config.stride, STRIDE)
         self.branch = MixTransformer(BRANCH)
         self.bridges = nn.ModuleList(
             Bridge(frozen=config.backbone.dim, width=width, heads=heads)
@@ -93,12 +97,7 @@ class BAN(FrozenPeer):
         """See `Peer.compare`."""
         images = torch.cat((before, after))
         features = self.encode(self.prepare(self.enlarge(images)))
-        height, width = before.shape[-2:]
-        # The branch strides further than the backbone's patches; its padding is cut off again.
-        x = pad_to_stride(self.prepare(images), 32)
-        full = x.shape[-2], x.shape[-1]
-        maps = [self.branch.stages[0](x)]
+        maps = [self.branch.stages[0](self.prepare(images))]
         for i, bridge in enumerate(self.bridges):
             maps.append(bridge(self.branch.stages[i + 1](maps[-1]), features[i + 1]))
-        logits = resize(self.branch_decoder(maps).float(), full)
-        return logits[..., :height, :width], []
+        return self.branch_decoder(maps), []

@@ -83,7 +83,8 @@ class Peer(Detector, ABC):
 
 def resize(x: Tensor, size: tuple[int, int]) -> Tensor:
     """Resize a map (B, C, h, w) bilinearly; a map of that size already is left alone."""
-    if (x.shape[-2], x.shape[-1]) == size:
+    # A graph for any size cannot ask; resized to its own size, a map stays the same to the bit.
+    if not torch.compiler.is_exporting() and (x.shape[-2], x.shape[-1]) == size:
         return x
     return F.interpolate(x, size, mode="bilinear", align_corners=False)
 

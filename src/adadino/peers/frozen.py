@@ -12,12 +12,12 @@ from __future__ import annotations
 import dataclasses
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor
 
 from adadino.config import Config, preset
 from adadino.model.backbone import Backbone
 from adadino.model.cpgr import CPGR
+from adadino.model.inputs import enlarge
 from adadino.model.pyramid import Pyramid
 from adadino.model.refiner import Refiner
 from adadino.peers.base import Peer
@@ -71,10 +71,7 @@ class FrozenPeer(Peer):
 
     def enlarge(self, images: Tensor) -> Tensor:
         """Enlarge images (2B, 3, H, W) as AdaDINO does."""
-        if self.config.scale == 1:
-            return images
-        size = [side * self.config.scale for side in images.shape[-2:]]
-        return F.interpolate(images, size, mode="bilinear", align_corners=True, antialias=True)
+        return enlarge(images, self.config.scale)
 
     def prepare(self, images: Tensor) -> Tensor:
         """Normalise images in float32, then take on the type of the backbone."""

@@ -42,7 +42,7 @@ class Pairing(NamedTuple):
         """Pair patches by their keys (B, n, C): the r best of all first-set patches."""
         keys = F.normalize(keys.float(), dim=-1)
         best, partner = (keys[:, ::2] @ keys[:, 1::2].transpose(1, 2)).max(-1)
-        order = best.argsort(dim=-1, descending=True, stable=True)
+        order = best.sort(descending=True).indices
         merged = order[:, :r]
         return cls(order[:, r:].sort(-1).values, merged, partner.gather(1, merged))
 

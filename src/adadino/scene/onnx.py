@@ -50,7 +50,7 @@ class OnnxForward:
                 f"--tile {model.size}, or export it for any size."
             )
         said = model.metadata
-        if said["selection"] == "batch" and said["k"] < said["chunks"]:
+        if said.get("selection") == "batch" and said["k"] < said["chunks"]:
             text = (
                 f"{model.path} chooses its FFN chunks for every tile, not once for the scene; "
                 "export with --selection static to fix them."
@@ -81,9 +81,12 @@ class OnnxForward:
         """What rasters say of the model."""
         said = self.model.metadata
         return {
-            "ADADINO_BACKBONE": said["backbone"],
-            "ADADINO_K": said["k"],
-            "ADADINO_SELECTION": "static" if said["selection"] == "static" else "tile",
+            "ADADINO_PEER": said.get("peer"),
+            "ADADINO_BACKBONE": said.get("backbone"),
+            "ADADINO_K": said.get("k"),
+            "ADADINO_SELECTION": "tile"
+            if said.get("selection") == "batch"
+            else said.get("selection"),
         }
 
 
