@@ -17,6 +17,7 @@ def main() -> int:
     fuzz = kinds.add_parser("fuzz", help="feed the parsers what nobody meant")
     fuzz.add_argument("--inputs", type=int, default=10_000, help="for each parser")
     fuzz.add_argument("--engine", choices=("own", "atheris"), default="own")
+    fuzz.add_argument("--keep", type=Path, help="folder for inputs that failed or were slow")
     for one in (kill, fuzz):
         one.add_argument("--seed", type=int, default=0)
         one.add_argument("--only", action="append", help="may be given more than once")
@@ -29,7 +30,7 @@ def main() -> int:
             torch.set_num_threads(1)
             from campaign import kill as crashes
 
-            chosen = options.only or list(crashes.COMMANDS)
+            chosen = options.only or [*crashes.COMMANDS, crashes.SERVER]
             tallies = crashes.campaign(
                 Path(name),
                 chosen,
@@ -47,6 +48,7 @@ def main() -> int:
             seed=options.seed,
             seconds=options.seconds,
             engine=options.engine,
+            keep=options.keep,
         )
 
 

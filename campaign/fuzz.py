@@ -4,12 +4,16 @@ An input is taken, or refused with an `AdaDINOError` in words. Anything else is 
 exception, a refusal of more than `LONGEST` characters, a hang, a crash of the process, or something
 left behind that looks finished. Each parser runs in a child with a limit on its memory; the input
 at hand lies in a file, so that what kills the child is known.
+
+A hang is told by the processor time that an input costs, not by the clock: on a busy machine any
+input may wait for ten seconds. The clock counts too, with `WAIT`, for an input that only sleeps.
 """
 
 from __future__ import annotations
 
 import os
 import resource
+import shutil
 import signal
 import time
 import traceback
@@ -20,12 +24,23 @@ from pathlib import Path
 from types import FrameType, FunctionType
 from typing import Any
 
-from adadino.errors import AdaDINOError
-from campaign.kill import ended, forked
-from campaign.targets import TARGETS, Target
+import torch
 
+from adadino.errors import AdaDINOError
+from campaign.geotiff import GeoTiff
+from campaign.kill import ended, forked
+from campaign.lines import CommandLine
+from campaign.targets import TARGETS as PARSERS
+from campaign.targets import Target
+from campaign.web import WEB
+
+TARGETS: dict[str, type[Target]] = PARSERS | WEB | {k.name: k for k in (GeoTiff, CommandLine)}
 PATIENCE = 10
-"""Seconds that one input may take."""
+"""Seconds of processor time that one input may take."""
+WAIT = 120
+"""Seconds by the clock: more is a hang even if the processor has nothing to do."""
+SLOW = 2.0
+"""Seconds of processor time from which an input is kept, to be looked at; it is no failure."""
 LONGEST = 1500
 """Characters of a refusal; names and values in it may be long, but not as long as the input."""
 MEMORY = 12 * 2**30
@@ -51,7 +66,7 @@ def verdict(target: Target, data: bytes) -> str | None:
             return "a refusal with a traceback in it"
         return None
     except Hang:
-        return f"it takes more than {PATIENCE} seconds"
+        return f"it takes more than {PATIENCE} seconds of the processor, or {WAIT} of the clock"
     except Exception as error:
         frames = traceback.extract_tb(error.__traceback__)
         ours = [f for f in frames if "/adadino/" in f.filename] or frames
@@ -71,7 +86,7 @@ def feed(
     def alarm(number: int, frame: FrameType | None) -> None:
         raise Hang
 
-    previous = signal.signal(signal.SIGALRM, alarm)
+    previous = {number: signal.signal(number, alarm) for number in (signal.SIGALRM, signal.SIGPROF)}
     problems: Counter[str] = Counter()
     following = target.inputs(seed)
     done, deadline = 0, time.monotonic() + seconds
@@ -79,10 +94,13 @@ def feed(
         while done < count and time.monotonic() < deadline:
             data = following()
             (folder / "current").write_bytes(data)
-            signal.setitimer(signal.ITIMER_REAL, PATIENCE)
+            started = time.process_time()
+            _timers(PATIENCE, WAIT)
             problem = verdict(target, data)
-            signal.setitimer(signal.ITIMER_REAL, 0)
+            _timers(0, 0)
             done += 1
+            if (spent := time.process_time() - started) > SLOW:
+                (folder / f"{target.name}-slow-{done}-{spent:.1f}s.bin").write_bytes(data)
             if problem is not None:
                 problems[problem] += 1
                 if problems[problem] == 1 and len(problems) <= KEPT:
@@ -90,10 +108,16 @@ def feed(
             if done % 50 == 0 or done == count:
                 (folder / "done").write_text(str(done))
     finally:
-        signal.setitimer(signal.ITIMER_REAL, 0)
-        signal.signal(signal.SIGALRM, previous)
+        _timers(0, 0)
+        for number, handler in previous.items():
+            signal.signal(number, handler)
         (folder / "done").write_text(str(done))
     return problems
+
+
+def _timers(processor: float, clock: float) -> None:
+    signal.setitimer(signal.ITIMER_PROF, processor)
+    signal.setitimer(signal.ITIMER_REAL, clock)
 
 
 def follow_branches(target: Target, folder: Path, *, count: int, seed: int) -> Counter[str]:
@@ -148,7 +172,10 @@ def campaign(
     report: Callable[[str], None] = print,
     keep: Path | None = None,
 ) -> int:
-    """Fuzz each parser in a child; returns 1 if one misbehaved."""
+    """Fuzz each parser in a child; returns 1 if one misbehaved.
+
+    Inputs that failed, or that were slow, are copied to `keep`.
+    """
     failed = 0
     for name in names:
         place = folder / name
@@ -157,6 +184,7 @@ def campaign(
         def work(name: str = name, place: Path = place) -> None:
             warnings.simplefilter("ignore")
             resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
+            torch.set_num_threads(1)  # threads that wait for each other cost processor time
             target = TARGETS[name](place / "work")
             if engine == "atheris":
                 follow_branches(target, place, count=count, seed=seed)
@@ -169,7 +197,7 @@ def campaign(
         status, last = None, ""
         # A loop in C does not hear the alarm; the same input for long is a hang, too.
         while status is None:
-            status = ended(child, 3 * PATIENCE + 60)
+            status = ended(child, WAIT + 60)
             said = _read(place / "done") + str(_mtime(place / "current"))
             if status is None and said == last:
                 os.kill(child, signal.SIGKILL)
@@ -186,6 +214,16 @@ def campaign(
         )
         for line in problems[:KEPT]:
             report(f"  {line}")
+        kept = sorted(place.glob("*.bin"))
+        slow = [path for path in kept if "-slow-" in path.name]
+        if slow:
+            report(f"  {len(slow)} inputs took more than {SLOW:g} s of the processor")
+        if status != 0 and (place / "current").exists():
+            kept.append((place / "current").rename(place / f"{name}-last.bin"))
+        if keep is not None:
+            keep.mkdir(parents=True, exist_ok=True)
+            for path in kept:
+                shutil.copy(path, keep)
     return int(failed > 0)
 
 

@@ -32,6 +32,7 @@ from campaign.whole import broken
 EVENTS = frozenset(
     ("open", "os.rename", "os.remove", "os.rmdir", "os.mkdir", "os.link", "os.truncate")
 )
+SERVER = "server"
 LIMIT = 120.0
 """Seconds after which a run counts as hanging."""
 
@@ -93,8 +94,10 @@ def ended(child: int, seconds: float) -> int | None:
         time.sleep(min(0.002, left))
 
 
-def watch(folder: Path, kill_at: int | None, count: Path | None = None) -> None:
-    """Count this process's operations on a folder; kill it just before one of them."""
+def watch(
+    folder: Path, kill_at: int | None, count: Path | None = None, also: int | None = None
+) -> None:
+    """Count this process's operations on a folder; kill it, and another, just before one."""
     seen, inside = 0, str(folder)
 
     def hook(event: str, arguments: tuple[Any, ...]) -> None:
@@ -105,6 +108,8 @@ def watch(folder: Path, kill_at: int | None, count: Path | None = None) -> None:
         if count is not None:
             os.truncate(count, seen)  # its size is the number: cheap, and true whenever we stop
         if seen == kill_at:
+            if also is not None:
+                os.kill(also, signal.SIGKILL)
             os.kill(os.getpid(), signal.SIGKILL)
 
     sys.addaudithook(hook)
@@ -297,6 +302,12 @@ def campaign(
     """
     arena, tallies = Arena(folder, traced="export" in names), {}
     for name in names:
+        if name == SERVER:
+            from campaign import server  # it needs what only `adadino[web]` brings
+
+            place, limits = folder / "server", {"rounds": rounds, "seconds": seconds}
+            tallies[name] = server.campaign(place, arena.inputs, seed=seed, report=report, **limits)
+            continue
         rng, tally, command = random.Random(f"{seed} {name}"), Tally(), COMMANDS[name]
         started, whole = time.monotonic(), arena.undisturbed(command)
         # Every operation in turn first, so that enough rounds leave none out; then at random.

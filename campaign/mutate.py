@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import struct
 from collections.abc import Sequence
 
 NUMBERS = (0, 1, 2, 127, 128, 255, 256, 32767, 65535, 2**31 - 1, 2**31, 2**32 - 1, 2**63, 2**64 - 1)
@@ -131,3 +132,67 @@ def _swap(data: bytearray, rng: random.Random) -> None:
 
 
 CHANGES = (_flip, _byte, _number, _remove, _repeat, _word, _token, _token, _swap)
+
+
+class TagMutator:
+    """Changes tags of a little-endian TIFF in place, so that the rest of the file stays readable.
+
+    Bytes put in or taken out move everything behind them, and GDAL does not even open what comes of
+    that; what a reader stumbles over is a file in order whose tags say something odd.
+
+    Args:
+        seeds: Good files, not BigTIFF.
+        seed: Of the random numbers.
+    """
+
+    SIZES = (0, 1, 1, 2, 4, 8, 1, 1, 2, 4, 8, 4, 8)
+    """Bytes of a value, by the number of its type."""
+    FLOATS = (0.0, -0.0, -1.0, 1e-320, 1e30, -1e308, 1e308, float("nan"), float("inf"), 90.0)
+    TAGS = (256, 257, 258, 259, 262, 266, 273, 277, 278, 279, 284, 317, 320, 322, 323, 324, 325,
+            338, 339, 33550, 33922, 34264, 34735, 34736, 34737, 42112, 42113)  # fmt: skip
+
+    def __init__(self, seeds: Sequence[bytes], seed: str) -> None:
+        self.seeds, self.rng = list(seeds), random.Random(seed)
+
+    def __call__(self) -> bytes:
+        """The next file."""
+        data = bytearray(self.rng.choice(self.seeds))
+        start = int.from_bytes(data[4:8], "little")
+        count = int.from_bytes(data[start : start + 2], "little")
+        for _ in range(self.rng.choice((1, 1, 1, 2, 3))):
+            self._change(data, start + 2 + 12 * self.rng.randrange(count))
+        return bytes(data)
+
+    def _change(self, data: bytearray, at: int) -> None:
+        """Change one of the twelve bytes' four fields, or the values that they point to."""
+        rng = self.rng
+        kind = int.from_bytes(data[at + 2 : at + 4], "little")
+        size = self.SIZES[kind] if kind < len(self.SIZES) else 1
+        count = int.from_bytes(data[at + 4 : at + 8], "little")
+        place = int.from_bytes(data[at + 8 : at + 12], "little")
+        far = size * count > 4 and place + size * count <= len(data)
+        chance = rng.random()
+        if chance < 0.05:
+            data[at : at + 2] = rng.choice(self.TAGS).to_bytes(2, "little")
+        elif chance < 0.15:
+            data[at + 2 : at + 4] = rng.randrange(20).to_bytes(2, "little")
+        elif chance < 0.3:
+            data[at + 4 : at + 8] = self._number(count, 4)
+        elif not far:
+            data[at + 8 : at + 12] = self._number(place, 4)
+        else:
+            where = place + size * rng.randrange(count)
+            if kind in (11, 12):
+                value = struct.pack("<f" if size == 4 else "<d", self._float(size))
+            else:
+                value = self._number(int.from_bytes(data[where : where + size], "little"), size)
+            data[where : where + size] = value
+
+    def _number(self, old: int, size: int) -> bytes:
+        close = old + self.rng.choice((-1, 1, old, 255))
+        value = self.rng.choice((close, self.rng.choice(NUMBERS), self.rng.randrange(70)))
+        return (value % 256**size).to_bytes(size, "little")
+
+    def _float(self, size: int) -> float:
+        value = self.rng.choice((*self.FLOATS, self.rng.gauss(0, 1000)))
+        return value if size == 8 or abs(value) < 1e38 or value != value else float("inf")

@@ -9,17 +9,29 @@ import time
 
 import numpy as np
 import pytest
+import rasterio
+import torch
+from rasterio.transform import from_origin
 
 from adadino.area.units import Dates
+from adadino.data.folder import PairFolder
 from adadino.data.prepare import prepare
 from adadino.data.synthetic import write_dataset, write_geotiff_pair
 from adadino.errors import AdaDINOError
+from adadino.evaluation import Protocol, evaluate
 from adadino.export import ExportOptions, export
 from adadino.export import write as export_story
 from adadino.files import locked, sole_writer, sweep, work_folder, write_atomic
 from adadino.model.checkpoint import save
-from tests.area.regions import area, make_model
+from adadino.training.run import train
+from adadino.web.records import Job
+from adadino.web.server import serve
+from adadino.web.settings import Settings
+from adadino.web.store import JobStore
+from tests.area.regions import area, make_model, tree
+from tests.disks import closed_folder, fill, small_disk
 from tests.scene_runs import NAMES, a_model, run
+from tests.training.runs import config
 
 resource = pytest.importorskip("resource", reason="limits of a process are POSIX")
 
@@ -48,6 +60,10 @@ def source(tmp_path_factory):
     return folder
 
 
+def scores(source):
+    return evaluate(a_model(), PairFolder(source, "test"), Protocol(batch=2))
+
+
 def visible(folder):
     """The files that somebody would look for."""
     found = (path.relative_to(folder) for path in folder.rglob("*") if path.is_file())
@@ -67,6 +83,22 @@ def test_predict_on_a_full_disk_says_so_and_leaves_no_output(scene, tmp_path, si
     assert visible(tmp_path) == []
     run(scene, a_model(), tmp_path / "out", resume=True)
     assert {*NAMES.values()} <= {*visible(tmp_path / "out")}
+
+
+def test_predict_and_prepare_on_a_disk_that_is_really_full(scene, source, tmp_path):
+    with small_disk(tmp_path / "disk", 4 * 2**20) as disk:
+        for work in (
+            lambda: run(scene, a_model(), disk / "out", resume=True),
+            lambda: prepare("folder", source, disk / "set", tile=16),
+            lambda: save(a_model(), disk / "model"),
+        ):
+            fill(disk, leave=20_000)
+            with pytest.raises(AdaDINOError, match=r"disk full|cannot write|Make room|No space"):
+                work()
+        assert visible(disk) == ["ballast"]
+        (disk / "ballast").unlink()
+        run(scene, a_model(), disk / "out", resume=True)
+        assert prepare("folder", source, disk / "set", tile=16).counts["train"] == 4
 
 
 def test_prepare_on_a_full_disk_says_so_and_goes_on(source, tmp_path):
@@ -98,20 +130,22 @@ def test_a_destination_that_is_a_file_is_named(scene, source, tmp_path):
     assert (tmp_path / "taken").read_text() == "mine"
 
 
-@pytest.mark.skipif(os.geteuid() == 0, reason="root may write anywhere")
-def test_a_closed_folder_is_named(scene, source, tmp_path):
-    closed = tmp_path / "closed"
-    closed.mkdir(mode=0o500)
-    try:
+def test_a_closed_folder_is_named(scene, source, tmp_path, monkeypatch):
+    monkeypatch.setattr(export_story, "trace", lambda *_, **__: pytest.fail("it went on"))
+    dates, model = Dates("town", *map(str, scene)), make_model(tmp_path / "model")
+    with closed_folder(tmp_path / "closed") as closed:
         for work in (
             lambda: run(scene, a_model(), closed),
             lambda: prepare("folder", source, closed / "set", tile=16),
             lambda: save(a_model(), closed / "model"),
+            lambda: export(a_model(), closed / "m.onnx", ExportOptions(size=32)),
+            lambda: area([dates], closed / "area", model, unit=512),
+            lambda: train(config(source, closed / "run"), quiet=True),
+            lambda: scores(source).write_rows(closed / "tiles.csv"),
+            lambda: serve(Settings(closed / "jobs"), lambda _: pytest.fail("it began")),
         ):
-            with pytest.raises(AdaDINOError, match=r"closed.*Permission denied"):
+            with pytest.raises(AdaDINOError, match=r"closed.*(Permission denied|Read-only)"):
                 work()
-    finally:
-        closed.chmod(0o700)
 
 
 # --- a file that goes away while it is read ---
@@ -160,6 +194,20 @@ def test_a_clock_that_jumps_back_changes_no_byte(scene, tmp_path, monkeypatch):
         assert (tmp_path / "back" / name).read_bytes() == (
             tmp_path / "straight" / name
         ).read_bytes()
+
+
+def test_a_clock_that_jumps_back_changes_no_score_tile_or_unit(
+    scene, source, tmp_path, monkeypatch
+):
+    dates, model = Dates("town", *map(str, scene)), make_model(tmp_path / "model")
+    for name in ("straight", "back"):
+        folder = tmp_path / name
+        prepare("folder", source, folder / "set", tile=16)
+        area([dates], folder / "area", model, unit=512)
+        scores(source).write_rows(folder / "tiles.csv")
+        real, start = time.time, time.time()
+        monkeypatch.setattr(time, "time", lambda: 2 * start - real() - 86_400)  # noqa: B023
+    assert tree(tmp_path / "straight") == tree(tmp_path / "back")
 
 
 # --- two at once ---
@@ -228,6 +276,16 @@ def test_half_written_files_of_killed_processes_are_swept(tmp_path):
     assert sorted(path.name for path in tmp_path.iterdir()) == sorted(kept)
 
 
+def test_a_server_killed_while_it_wrote_a_record_leaves_no_draft(tmp_path):
+    store = JobStore(tmp_path)
+    job = Job("x" * 22, "n", "c", "m", "a", "b", "a", "b", "data")
+    store.add(job, store.draft()[1])
+    draft = store.path(job.id) / ".job.de320f84.part.json"
+    draft.write_text("{")
+    assert JobStore(tmp_path).get(job.id) == job
+    assert not draft.exists()
+
+
 def test_prepare_killed_before_it_wrote_its_settings_starts_again(source, tmp_path):
     (tmp_path / ".partial").mkdir()
     assert prepare("folder", source, tmp_path, tile=16).counts["test"] == 4
@@ -275,17 +333,18 @@ def interrupted(model):
 # --- numbers ---
 
 
+def flat(dtype, **more):
+    """The profile of a scene of 64 x 64 pixels."""
+    return {
+        "driver": "GTiff", "dtype": dtype, "count": 3, "width": 64, "height": 64,
+        "crs": "EPSG:32633", "transform": from_origin(500_000, 5_000_000, 0.5, 0.5), **more,
+    }  # fmt: skip
+
+
 @pytest.mark.parametrize("value", [0.0, 1.0, np.inf, -np.inf, 3e38, np.nan])
 def test_a_scene_of_one_value_has_an_answer(tmp_path, value):
-    import rasterio
-    from rasterio.transform import from_origin
-
-    profile = {
-        "driver": "GTiff", "dtype": "float32", "count": 3, "width": 64, "height": 64,
-        "crs": "EPSG:32633", "transform": from_origin(500_000, 5_000_000, 0.5, 0.5),
-    }  # fmt: skip
     for number, name in enumerate(("before", "after")):
-        with rasterio.open(tmp_path / f"{name}.tif", "w", **profile) as raster:
+        with rasterio.open(tmp_path / f"{name}.tif", "w", **flat("float32")) as raster:
             raster.write(np.full((3, 64, 64), value, np.float32))
             raster.update_tags(which=number)
     pair = (tmp_path / "before.tif", tmp_path / "after.tif")
@@ -301,22 +360,49 @@ def test_a_scene_of_one_value_has_an_answer(tmp_path, value):
 
 
 def test_a_scene_with_one_valid_pixel_has_an_answer_there_alone(tmp_path):
-    import rasterio
-    from rasterio.transform import from_origin
-
     pixels = np.zeros((3, 64, 64), np.uint8)
     pixels[:, 10, 20] = (9, 90, 200)
-    profile = {
-        "driver": "GTiff", "dtype": "uint8", "count": 3, "width": 64, "height": 64, "nodata": 0,
-        "crs": "EPSG:32633", "transform": from_origin(500_000, 5_000_000, 0.5, 0.5),
-    }  # fmt: skip
     for name in ("before", "after"):
-        with rasterio.open(tmp_path / f"{name}.tif", "w", **profile) as raster:
+        with rasterio.open(tmp_path / f"{name}.tif", "w", **flat("uint8", nodata=0)) as raster:
             raster.write(pixels if name == "before" else pixels + (pixels > 0))
     run((tmp_path / "before.tif", tmp_path / "after.tif"), a_model(), tmp_path / "out")
     with rasterio.open(tmp_path / "out" / "c.tif") as raster:
         valid = raster.read(1) != 255
     assert np.argwhere(valid).tolist() == [[10, 20]]
+
+
+@pytest.mark.parametrize("engine", ["off", "bf16"])
+@pytest.mark.parametrize("size", [1e30, float("nan")])
+def test_numbers_that_overflow_are_told_and_not_written(scene, tmp_path, engine, size):
+    model = a_model()
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.mul_(size)
+    with pytest.raises(AdaDINOError, match=r"no number for the tile at row 0, column 0"):
+        run(scene, model, tmp_path / "out", engine=engine)
+    assert visible(tmp_path / "out") == []
+
+
+@pytest.mark.parametrize("value", [3.3e38, -3.3e38, 1e-40])
+def test_values_at_the_edge_of_bfloat16_have_an_answer(tmp_path, value):
+    pair = []
+    for number, name in enumerate(("before", "after")):
+        pixels = np.random.default_rng(number).normal(size=(3, 64, 64)).astype(np.float32)
+        pixels[:, :, :20] = value
+        pair.append(tmp_path / f"{name}.tif")
+        with rasterio.open(pair[-1], "w", **flat("float32")) as raster:
+            raster.write(pixels)
+    run(pair, a_model(), tmp_path / "out", engine="bf16")
+    with rasterio.open(tmp_path / "out" / "p.tif") as raster:
+        assert np.isfinite(raster.read(1)).all()
+
+
+def test_a_score_is_not_made_of_answers_that_are_no_numbers(source):
+    model = a_model()
+    with torch.no_grad():
+        next(model.parameters()).fill_(float("nan"))
+    with pytest.raises(AdaDINOError, match="no number for one of the pairs"):
+        evaluate(model, PairFolder(source, "test"))
 
 
 def test_the_same_prediction_twice_gives_the_same_bytes(scene, tmp_path):

@@ -19,7 +19,7 @@ import torch
 from torch import Tensor, nn
 
 from adadino.data.folder import PairFolder, fingerprint
-from adadino.errors import ConfigError
+from adadino.errors import ConfigError, WeightsError
 from adadino.files import write_atomic
 from adadino.metrics import Confusion, Histogram, confusion_counts
 
@@ -127,6 +127,11 @@ def evaluate(
                 pair.reverse()
             logits = model(*pair, k=protocol.k).logits
             probability = logits.float().softmax(1)[:, 1]
+            if not probability.isfinite().all():  # it would count as unchanged
+                raise WeightsError(
+                    f"the model has no number for one of the pairs {dataset.names[indices[0]]} to "
+                    f"{dataset.names[indices[-1]]}: values overflow; give another checkpoint."
+                )
             mask = mask.to(device)
             histogram.update(probability, mask)
             predicted = probability >= protocol.threshold

@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import difflib
+import itertools
 import math
 import reprlib
 import types
@@ -26,6 +27,10 @@ T = TypeVar("T")
 
 MOST_VALUES = 100_000
 """In a YAML file, with what its aliases stand for written out; a configuration has a hundred."""
+
+
+DEEPEST = 100
+"""Brackets that may be open at once; the YAML parser takes a second for a thousand of them."""
 
 
 def build(cls: type[T], data: Mapping[str, Any], where: str = "") -> T:
@@ -76,7 +81,10 @@ def to_dict(config: Any) -> dict[str, Any]:
 def read_yaml(path: Path | str) -> dict[str, Any]:
     """Read a YAML mapping without constructing any Python object but the plain ones."""
     try:
-        data = yaml.safe_load(Path(path).read_text(encoding="utf-8"))
+        text = Path(path).read_text(encoding="utf-8")
+        if _depth(text) > DEEPEST:
+            raise ValueError(f"more than {DEEPEST} brackets are open at once")
+        data = yaml.safe_load(text)
     except OSError as error:
         raise ConfigError(f"cannot read {path}: {error.strerror}; check its name.") from error
     except Exception as error:  # a malformed !!int or date raises outside YAMLError
@@ -125,13 +133,21 @@ def _copy(data: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _parse(text: str) -> Any:
+    if not text or _depth(text) > DEEPEST:
+        return text
     try:
-        value = yaml.safe_load(text) if text else text
+        value = yaml.safe_load(text)
     except Exception:  # not YAML (2020-13-45 is not even a YAMLError): then it is a word
         return text
     if isinstance(value, str) and "," in value and value == text.strip():  # not if quoted
         return [_parse(part.strip()) for part in value.split(",") if part.strip()]
     return value
+
+
+def _depth(text: str) -> int:
+    """The most brackets that are open at once, were none of them quoted."""
+    steps = ((c in "[{") - (c in "]}") for c in text)
+    return max(itertools.accumulate(steps), default=0)
 
 
 def _values(data: Any, known: dict[int, float]) -> float:

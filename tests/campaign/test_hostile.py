@@ -3,25 +3,41 @@
 from __future__ import annotations
 
 import json
+import os
+import re
 import struct
+import subprocess
+import sys
 import zipfile
 import zlib
 
 import pytest
+import rasterio
+import yaml
+from affine import Affine
 from campaign.commands import SMALL, random_model
 from campaign.targets import Said
+from campaign.web import Requests
+from typer.testing import CliRunner
 
 from adadino.area.ledger import Ledger
 from adadino.area.pairs import read_pairs
 from adadino.area.units import Dates, Unit
+from adadino.cli.app import app
 from adadino.data.images import read_image
 from adadino.data.manifest import FILE_NAME, Manifest
 from adadino.data.prepare import prepare
+from adadino.data.synthetic import write_geotiff_pair
 from adadino.errors import AdaDINOError, ConfigError, DataError, InputError, WeightsError
-from adadino.geo.source import open_dataset
+from adadino.geo.grid import Grid, match
+from adadino.geo.source import describe, open_dataset
 from adadino.model.checkpoint import load, save
-from adadino.schema import build, read_yaml
+from adadino.schema import build, override, read_yaml
 from adadino.training.config import RunConfig
+from adadino.web.manager import Manager
+from adadino.web.records import RECORD, Job
+from adadino.web.settings import Settings
+from adadino.web.store import JobStore
 
 
 @pytest.fixture(scope="module")
@@ -117,6 +133,16 @@ def test_an_integer_that_python_cannot_write_is_refused(tmp_path, name):
         build(RunConfig, read_yaml(tmp_path / "c.yaml"))
 
 
+def test_brackets_that_never_close_cost_no_time(tmp_path, monkeypatch):
+    # The parser looks ahead from every bracket: a second for each of these values, by a clock ten.
+    monkeypatch.setattr(yaml, "safe_load", lambda _: pytest.fail("it was parsed"))
+    deep = "[" * 12_000
+    (tmp_path / "c.yaml").write_text(f"output: {deep}")
+    with pytest.raises(ConfigError, match="more than 100 brackets"):
+        read_yaml(tmp_path / "c.yaml")
+    assert override({}, [f"output={deep}"]) == {"output": deep}
+
+
 def test_a_message_is_as_short_as_it_can_be_and_keeps_the_way_out():
     words = str(AdaDINOError(f"{'x' * 10_000} is wrong; give another."))
     assert len(words) < 1300
@@ -182,7 +208,7 @@ def test_a_manifest_whose_counts_are_none_is_refused(tmp_path, pairs):
     split = {"pairs": pairs, "changed": 0.1, "fingerprint": "f"}
     said = {
         "settings": settings, "source": "s", "splits": {"train": split}, "scene_sizes": {},
-        "equals_paper": None, "version": "0", "notes": [],
+        "as_expected": None, "version": "0", "notes": [],
     }  # fmt: skip
     (tmp_path / FILE_NAME).write_text(json.dumps(said))
     with pytest.raises(DataError, match=r"splits\.train\.pairs"):
@@ -225,3 +251,166 @@ def test_a_name_too_long_for_a_file_is_no_checkpoint(name):
 def test_a_name_that_is_no_text_is_refused(name):
     with pytest.raises(InputError, match=r"cannot open|no file"):
         open_dataset(name)
+
+
+# --- what a GeoTIFF says of itself ---
+
+
+@pytest.mark.parametrize("pixel", [(1e308, 0.5), (0.5, 1e200), (1e-320, 0.5), (1e-200, 1e-200)])
+def test_pixels_larger_or_smaller_than_any_map_are_refused(pixel):
+    crs = rasterio.CRS.from_epsg(32633)
+    usual = Grid(crs, Affine(0.5, 0, 500_000, 0, -0.5, 5_000_000), 64, 64)
+    odd = Grid(crs, Affine(pixel[0], 0, 500_000, 0, -pixel[1], 5_000_000), 64, 64)
+    for pair in ((usual, odd), (odd, usual)):
+        with pytest.raises(InputError, match="correct its georeferencing"):
+            match(*pair)
+
+
+def changed_tif(folder, *changes: tuple[bytes, bytes]):
+    path, _, _ = write_geotiff_pair(folder, 7, 64)
+    with rasterio.open(path, "r+") as raster:
+        raster.update_tags(note="x")
+    whole = path.read_bytes()
+    for old, new in changes:
+        assert old in whole
+        whole = whole.replace(old, new)
+    path.write_bytes(whole)
+    return path
+
+
+def test_a_key_of_the_coordinate_system_that_lies_is_refused(tmp_path):
+    unit, units = (struct.pack("<HHHH", 3076, 0, count, 9001) for count in (1, 49))  # of metres
+    size, flat = (struct.pack("<dd", 0.5, height) for height in (0.5, 0))
+    path = changed_tif(tmp_path, (unit, units), (size, flat))
+    with pytest.raises(InputError, match=r"before\.tif.*gdal_translate"):
+        describe(path, "before")
+
+
+def test_a_tag_that_is_no_text_prints_no_traceback(tmp_path):
+    path = changed_tif(tmp_path, (b"<Item name", b"<Item n\xffme"))
+    done = subprocess.run(
+        [sys.executable, "-m", "adadino", "predict", str(path), "none.tif", "-o", "c.tif"],
+        capture_output=True, text=True, cwd=tmp_path, check=False,
+    )  # fmt: skip
+    assert done.returncode == 1
+    assert done.stderr.splitlines() == ["adadino: there is no file none.tif; check the name."]
+
+
+# --- requests to the server ---
+
+
+@pytest.fixture(scope="module")
+def requests(tmp_path_factory):
+    target = Requests(tmp_path_factory.mktemp("web"))
+    target.seeds()
+    return target
+
+
+@pytest.mark.parametrize("origin", ["http://[", "http://[*a]", "//[1, 1, 1]"])
+def test_an_origin_that_is_no_address_is_another_site(requests, origin):
+    with pytest.raises(AdaDINOError, match="other sites"):
+        requests.take(f"GET /api/jobs\nhost: localhost\norigin: {origin}\n\n".encode())
+
+
+def test_a_query_that_is_no_text_is_no_fault(requests):
+    requests.take(b"GET /api/jobs?\xec\xff\nhost: localhost\n\n")
+
+
+@pytest.mark.parametrize("length", ["9" * 5000, "\xb2", "-1", "0x10"])
+def test_a_length_that_is_no_number_is_no_fault(requests, length):
+    head = "POST /api/jobs\nhost: localhost\ncontent-type: application/json\ncontent-length: "
+    with pytest.raises(AdaDINOError, match=r"larger than|not JSON"):
+        requests.take((head + length).encode("latin-1") + b"\n\n{")
+
+
+@pytest.mark.parametrize(("line", "words"), [("GET /nothing", "/api/docs"), ("PUT /", "methods")])
+def test_a_path_or_method_that_is_not_there_is_told_in_a_sentence(requests, line, words):
+    with pytest.raises(AdaDINOError, match=words):
+        requests.take(f"{line}\nhost: localhost\n\n".encode())
+
+
+VIEW = {
+    "width": 8, "height": 8, "crs": None, "wkt": None, "transform": [0.5, 0, 5, 0, -0.5, 5],
+    "native": True, "extent": [0, 0, 4, 4], "resolution": 0.5, "levels": 1, "metres": None,
+    "pixel_area": 1.0,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"created": "long ago"}, {"state": "begun"}, {"source": "9f73a"}, {"bands": "1"},
+        {"view": {"width": 3}}, {"view": {"mer": 1}}, {"result": []},
+        {"view": VIEW | {"transform": [0, 0, 5, 0, -0.5, 5]}}, {"view": VIEW | {"width": -1}},
+    ],
+)  # fmt: skip
+def test_a_record_of_the_server_that_is_none_is_no_job(tmp_path, change):
+    store = JobStore(tmp_path)
+    job = Job("x" * 22, "n", "c", "m", "a", "b", "a", "b", "data")
+    store.add(job, store.draft()[1])
+    store.change(job.id, view=VIEW)
+    record = tmp_path / job.id / RECORD
+    assert [found.id for found in JobStore(tmp_path).all()] == [job.id]
+    record.write_text(json.dumps(json.loads(record.read_text()) | change))
+    assert JobStore(tmp_path).all() == []
+    assert record.exists()  # whatever it is, it is not ours to remove
+
+
+@pytest.mark.parametrize("result", ["", "{", "[1]", "[" * 100_000])
+def test_a_server_starts_on_a_result_that_is_none_and_runs_the_job_again(tmp_path, result):
+    store = JobStore(tmp_path)
+    job = Job("x" * 22, "n", "c", "m", "a", "b", "a", "b", "data", state="running", attempts=1)
+    store.add(job, store.draft()[1])
+    (tmp_path / job.id / "result.json").write_text(result)
+    Manager(Settings(tmp_path), store)
+    assert store.get(job.id).state == "queued"
+
+
+# --- folders ---
+
+
+def test_a_folder_closed_to_us_is_no_smaller_dataset(tmp_path, monkeypatch):
+    (tmp_path / "source" / "closed").mkdir(parents=True)
+    look = os.scandir
+
+    def closed(path):
+        if str(path).endswith("closed"):
+            raise PermissionError(13, "Permission denied", str(path))
+        return look(path)
+
+    monkeypatch.setattr(os, "scandir", closed)
+    with pytest.raises(DataError, match=r"cannot look into .*closed: Permission denied"):
+        prepare("folder", tmp_path / "source", tmp_path / "out")
+
+
+# --- command lines ---
+
+
+@pytest.mark.parametrize(
+    ("line", "words"),
+    [
+        (["evaluate", "tiny", "--data", "9" * 400], "longer than the name of a file"),
+        (["evaluate", "tiny", "--data", ".", "--split", "a" * 5000], "longer than|no folder"),
+        (["predict-area", "--pairs", "9" * 400, "--out", "o"], "longer than the name of a file"),
+        (["predict", "a.tif", "b.tif", "-o", "c.tif", "--stac", "a" * 300], "longer than"),
+        (["predict", "a.tif", "b\0.tif", "-o", "c.tif"], "zero byte"),
+        (["predict", "a.tif", "9" * 400, "-o", "c.tif"], "no file|cannot open"),
+        (["predict", "a.tif", "b.tif", "-o", "."], "is a folder"),
+        (["predict", "a.tif", "b.tif", "-o", "c.tif", "--readers", "9" * 400], "at most 256"),
+        (["predict", "a.tif", "b.tif", "-o", "c.tif", "--tile", "1048576"], "at most 16384"),
+        (["prepare", "folder", "9" * 400, "out"], "longer than the name of a file"),
+        (["prepare", "folder", "source", "\udcff"], "no text in UTF-8"),
+        (["train", "--output", "9" * 400], "longer than the name of a file"),
+    ],
+)
+def test_a_line_with_a_name_or_number_that_cannot_be_is_refused(line, words, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    error = CliRunner().invoke(app, line).exception
+    assert isinstance(error, AdaDINOError), error
+    assert re.search(words, str(error)), error
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("size", ["999999999999", "9" * 400])
+def test_a_picture_larger_than_any_has_no_cost(size):
+    assert CliRunner().invoke(app, ["info", "--preset", "tiny", "--size", size]).exit_code == 2

@@ -25,6 +25,12 @@ for name, *moments in [
     ("predict", ("operation", 0.98)),
 ]:
     arena.round(COMMANDS[name], moments, tally)
+from campaign.server import ServerArena
+(Path(sys.argv[1]) / "server").mkdir()
+server = ServerArena(Path(sys.argv[1]) / "server", arena.inputs)
+for moments in [("both", 0.5), ("server", 0.6)], [("time", 0.4), ("worker", 0.5)]:
+    server.round(moments, tally)
+server.close()
 print(tally.rounds, tally.kills, *tally.failures, sep="\\n")
 """
 
@@ -38,5 +44,5 @@ def test_killed_commands_go_on_to_the_bytes_of_an_undisturbed_run(tmp_path):
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     rounds, kills, *failures = done.stdout.splitlines()
-    assert (int(rounds), failures) == (5, [])
-    assert int(kills) >= 5
+    assert (int(rounds), failures) == (7, [])
+    assert int(kills) >= 8

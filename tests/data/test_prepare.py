@@ -58,7 +58,7 @@ def test_levir(levir: Path, tmp_path: Path) -> None:
     dest = tmp_path / "out"
     manifest = prepare("levir-cd", levir, dest, tile=TILE)
     assert manifest.counts == EXPECTED
-    assert manifest.equals_paper is True
+    assert manifest.as_expected is True
     assert manifest.scene_sizes == {"16x16": 4}
     assert manifest.splits["train"].changed == pytest.approx(1 / 8)
     assert manifest.notes == ()
@@ -177,7 +177,7 @@ def test_whu_as_shipped_in_two_mosaics(tmp_path: Path) -> None:
         Image.fromarray(mask).save(data / "change_label" / split / "change_label.tif")
     manifest = prepare("whu-cd", tmp_path / "WHU", tmp_path / "out", tile=TILE, variant="official")
     assert manifest.counts == {"train": 9, "val": 1, "test": 4}
-    assert manifest.equals_paper is None
+    assert manifest.as_expected is None
 
 
 def test_tiled_copy_with_lists(tmp_path: Path) -> None:
@@ -208,7 +208,7 @@ def test_sysu_and_clcd(
     counts = {"train": 3, "val": 1, "test": 1}
     source = write_splits(tmp_path / name, counts, (side, side), SYSU)
     expect(monkeypatch, name, "standard", {split: n * each for split, n in counts.items()})
-    assert prepare(name, source, tmp_path / "out", tile=TILE).equals_paper is True
+    assert prepare(name, source, tmp_path / "out", tile=TILE).as_expected is True
 
 
 @pytest.mark.parametrize(
@@ -222,7 +222,7 @@ def test_any_folder_is_split_by_scene(tmp_path: Path, roles: tuple[str, ...]) ->
     dest = tmp_path / "out"
     manifest = prepare("folder", source, dest, tile=TILE)
     assert manifest.counts == {"train": 14, "val": 2, "test": 4}
-    assert manifest.equals_paper is None
+    assert manifest.as_expected is None
     assert len(manifest.notes) == 2  # dropped edges, drawn splits
     scenes = [
         {path.stem.split("_")[0] for path in (dest / split / "A").iterdir()}
@@ -348,7 +348,7 @@ def test_other_counts_are_an_error_with_a_table_until_accepted(levir: Path, tmp_
 
     # The tiles are there: accepting the difference cuts nothing again.
     manifest = prepare("levir-cd", levir, dest, tile=TILE, strict=False, progress=stop_at(12))
-    assert manifest.equals_paper is False
+    assert manifest.as_expected is False
     assert "counts differ from the expected" in manifest.notes[-1]
     with pytest.raises(DataError, match="not the expected ones"):
         prepare("levir-cd", levir, dest, tile=TILE)

@@ -111,7 +111,7 @@ def test_settings_that_do_not_exist_are_refused_with_the_choices(tmp_path: Path)
 
 
 def test_counts_are_compared_at_the_papers_tile_size_only(levir: Path, tmp_path: Path) -> None:
-    assert prepare("levir-cd", levir, tmp_path / "out", tile=16).equals_paper is None
+    assert prepare("levir-cd", levir, tmp_path / "out", tile=16).as_expected is None
 
 
 def test_hostile_archive_is_refused(tmp_path: Path) -> None:

@@ -48,17 +48,6 @@ class TestGrid:
         assert turned.bounds == pytest.approx((-40, 0, 0, 30))
         assert turned.resolution == pytest.approx((3, 2))
 
-    def test_a_pixel_has_square_metres(self) -> None:
-        assert grid().pixel_area_m2 == 4.0
-
-    def test_feet_become_square_metres(self) -> None:
-        foot = 1200 / 3937
-        assert grid(crs=FEET).pixel_area_m2 == pytest.approx(4 * foot**2)
-
-    @pytest.mark.parametrize("crs", [DEGREES, None])
-    def test_degrees_and_pixels_have_no_area_of_their_own(self, crs: CRS | None) -> None:
-        assert grid(crs=crs).pixel_area_m2 is None
-
     def test_part_keeps_the_pixels(self) -> None:
         part = grid().part(Window(3, 5, 10, 20))
         assert (part.width, part.height) == (10, 20)

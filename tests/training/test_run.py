@@ -26,6 +26,7 @@ from adadino.evaluation import Protocol, evaluate
 from adadino.files import locked
 from adadino.model.checkpoint import load, read_settings
 from adadino.training import callbacks, graph
+from tests.disks import fill, small_disk
 from tests.training.runs import command, config, finish, last, run, same, start
 
 pytestmark = pytest.mark.filterwarnings("ignore:the frozen backbone is random")
@@ -268,6 +269,26 @@ def test_a_full_disk_says_so_and_spares_the_checkpoint(data, tmp_path, monkeypat
     monkeypatch.undo()
     assert run(data, tmp_path).resumed
     assert same(last(tmp_path)["state_dict"], last(trained.folder)["state_dict"])
+
+
+def test_a_disk_that_is_really_full_spares_the_checkpoint(data, tmp_path, monkeypatch, trained):
+    with small_disk(tmp_path / "disk", 32 * 2**20) as disk:
+        folder = disk / "run"
+
+        def filled(original, *args, **rest):
+            if not (disk / "ballast").exists():
+                fill(disk, leave=100_000)
+            return original(*args, **rest)
+
+        after_one_epoch(monkeypatch, torch, "save", filled)(folder)
+        with pytest.raises(TrainingError, match=r"cannot write .*Make room") as caught:
+            run(data, folder)
+        assert "\n" not in str(caught.value)
+        expect_one_epoch(folder)
+        monkeypatch.undo()
+        (disk / "ballast").unlink()
+        assert run(data, folder).resumed
+        assert same(last(folder)["state_dict"], last(trained.folder)["state_dict"])
 
 
 def test_a_checkpoint_cut_short_by_the_system_leaves_the_former_one(data, tmp_path, monkeypatch):

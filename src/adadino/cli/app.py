@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import functools
 import sys
 import warnings
 from collections.abc import Callable
 from importlib import import_module
+from pathlib import Path
 from typing import Any, TextIO
 
 import typer
 
 from adadino import __version__
-from adadino.errors import AdaDINOError, AdaDINOWarning
+from adadino.errors import AdaDINOError, AdaDINOWarning, InputError
 
 app = typer.Typer(
     name="adadino",
@@ -57,11 +59,47 @@ VERBS = (
 """In the order of the help."""
 
 
+LONGEST_NAME, LONGEST_PATH = 255, 4096
+"""Bytes that the usual file systems take."""
+
+
+def _checked(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Refuse names that no file can have, once for all verbs and before anything asks the disk."""
+
+    @functools.wraps(command)
+    def run(*arguments: Any, **options: Any) -> Any:
+        for name, value in options.items():
+            for one in value if isinstance(value, list | tuple) else (value,):
+                if isinstance(one, str | Path):
+                    _check_name(name, one)
+        return command(*arguments, **options)
+
+    return run
+
+
+def _check_name(option: str, name: str | Path) -> None:
+    try:
+        size = len(str(name).encode())
+    except UnicodeEncodeError:
+        raise InputError(
+            f"{option} is {str(name)!a}, which is no text in UTF-8; rename the file."
+        ) from None
+    if "\0" in str(name):
+        raise InputError(f"{option} is {str(name)!a}, which holds a zero byte; leave it out.")
+    # Other options may be addresses, which are longer than names of files.
+    parts = name.parts if isinstance(name, Path) else ()
+    if size > LONGEST_PATH or any(len(part.encode()) > LONGEST_NAME for part in parts):
+        raise InputError(
+            f"{option} is {str(name)[:40]!r}... of {size} bytes, longer than the name of a file "
+            "may be; choose a shorter one."
+        )
+
+
 def _register() -> None:
     for verb in VERBS:
         module = import_module(f"adadino.cli.{verb.replace('-', '_')}")
         command: Callable[..., Any] = module.command
-        app.command(verb, context_settings=getattr(module, "CONTEXT", None))(command)
+        app.command(verb, context_settings=getattr(module, "CONTEXT", None))(_checked(command))
 
 
 _register()
@@ -85,9 +123,28 @@ def _show_warning(
         _show_other(message, category, filename, lineno, file, line)
 
 
+def _hush() -> None:
+    """Keep off the terminal that rasterio could not decode a remark of GDAL on a damaged file.
+
+    It happens inside a callback, so Python prints a traceback of it and goes on. What is wrong with
+    the file, our own message says.
+    """
+
+    def unraisable(problem: Any) -> None:
+        if "rasterio" not in str(problem.object):
+            sys.__unraisablehook__(problem)
+
+    def uncaught(kind: type[BaseException], error: BaseException, trace: Any) -> None:
+        if trace is not None or kind is not UnicodeDecodeError:  # the same once more, from nowhere
+            sys.__excepthook__(kind, error, trace)
+
+    sys.unraisablehook, sys.excepthook = unraisable, uncaught
+
+
 def main() -> None:
     """Entry point of the `adadino` command."""
     warnings.showwarning = _show_warning
+    _hush()
     try:
         app()
     except AdaDINOError as error:

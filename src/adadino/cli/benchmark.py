@@ -29,7 +29,9 @@ def command(
     batch: Annotated[
         int | None, typer.Option(min=1, help="Pairs per batch; 16 on a GPU, 1 on a CPU.")
     ] = None,
-    size: Annotated[int, typer.Option(min=1, help="Side of the input in pixels.")] = 256,
+    size: Annotated[
+        int, typer.Option(min=1, max=16_384, help="Side of the input in pixels.")
+    ] = 256,
     mode: Annotated[
         str | None,
         typer.Option(help="paper, fast, fp8 (GPU), int8 (CPU); by default what the device can do."),

@@ -26,7 +26,9 @@ def command(
         str | None, typer.Option(help="A preset: tiny, vits16, vits16plus, vitb16, vitl16, ...")
     ] = None,
     k: Annotated[int | None, typer.Option(help="FFN chunks to execute, of 16.")] = None,
-    size: Annotated[int, typer.Option(min=1, help="Side of the input in pixels.")] = 256,
+    size: Annotated[
+        int, typer.Option(min=1, max=16_384, help="Side of the input in pixels.")
+    ] = 256,
     backbone: Annotated[
         str | None, typer.Option(help="Backbone weights to look into: file, folder or hub id.")
     ] = None,

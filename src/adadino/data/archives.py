@@ -93,9 +93,19 @@ class Source:
         return hashlib.sha256(lines.encode()).hexdigest()[:16]
 
     def _in_folder(self, root: Path) -> Iterator[Member]:
+        try:
+            yield from self._walk(root)
+        except OSError as error:
+            raise DataError(
+                f"cannot look into {error.filename or root}: {error.strerror}. Give a folder all "
+                "of which you may read."
+            ) from error
+
+    def _walk(self, root: Path) -> Iterator[Member]:
         seen: set[Path] = set()
-        # People link datasets into place, so links are followed, each folder once.
-        for folder, folders, files in os.walk(root, followlinks=True):
+        # People link datasets into place, so links are followed, each folder once. A folder that
+        # is closed is an error: a set without its images would look like a smaller one.
+        for folder, folders, files in os.walk(root, followlinks=True, onerror=_refuse):
             here = Path(folder).resolve()
             if here in seen:
                 folders.clear()
@@ -176,6 +186,10 @@ def _opener(path: Path) -> Callable[[], IO[bytes]]:
 
 def _is_wanted(name: str) -> bool:
     return is_image(name) or name.lower().endswith(".txt")
+
+
+def _refuse(error: OSError) -> None:
+    raise error
 
 
 def _is_hidden(path: PurePosixPath) -> bool:

@@ -210,8 +210,15 @@ def _find_all(roots: Sequence[Path | str], split: str | None) -> list[PairFiles]
     ]
 
 
+def _is_folder(path: Path) -> bool:
+    try:
+        return path.is_dir()
+    except OSError:  # a name that is too long for one
+        return False
+
+
 def _by_stem(folder: Path, root: Path | str) -> dict[str, Path]:
-    if not folder.is_dir():
+    if not _is_folder(folder):
         raise DataError(
             f"there is no folder {folder}. A prepared set has {root}/SPLIT/{{A,B,label}} or "
             f"{root}/{{A,B,label}}; `adadino prepare` makes one."

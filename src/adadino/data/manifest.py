@@ -48,8 +48,8 @@ class Manifest:
     splits: Mapping[str, SplitSummary]
     scene_sizes: Mapping[str, int]
     """How many scenes of each size, "WIDTHxHEIGHT", the tiles were cut from."""
-    equals_paper: bool | None
-    """Whether the counts are the expected ones; None if there is nothing to compare with."""
+    as_expected: bool | None
+    """Whether the counts are those of the benchmark's variant; None if it has none."""
     version: str
     """The version of adadino that made the set."""
     notes: tuple[str, ...] = ()

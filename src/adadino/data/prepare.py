@@ -195,7 +195,7 @@ def _describe(
         source=f"{source.resolve().name} (scenes: {len(plans)})",
         splits=splits,
         scene_sizes=dict(sorted(sizes.items())),
-        equals_paper=equals,
+        as_expected=equals,
         version=__version__,
         notes=tuple(notes),
     )

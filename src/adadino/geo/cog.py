@@ -195,6 +195,14 @@ def check_raster(path: Path, grid: Grid) -> None:
         raise WriteError(f"{path}: a PNG cannot hold coordinates; end the name in .tif.")
 
 
+def _is_same(name: Path, path: Path) -> bool:
+    try:
+        same = name.resolve() == path.resolve()
+        return same or (name.exists() and path.exists() and name.samefile(path))
+    except (OSError, ValueError):  # a name that no file can have, or that only GDAL knows
+        return False
+
+
 def check_target(
     path: Path | str, *, inputs: Iterable[Path | str] = (), overwrite: bool = False
 ) -> None:
@@ -205,9 +213,7 @@ def check_target(
     """
     path = Path(path)
     for name in map(Path, inputs):
-        if name.resolve() == path.resolve() or (
-            name.exists() and path.exists() and name.samefile(path)
-        ):
+        if _is_same(name, path):
             raise WriteError(f"{path} is an input; choose another name for the output.")
     if path.is_dir():
         raise WriteError(f"{path} is a folder; give the name of a file.")

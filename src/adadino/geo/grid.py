@@ -68,18 +68,6 @@ class Grid:
         t = self.transform
         return math.hypot(t.a, t.d), math.hypot(t.b, t.e)
 
-    @property
-    def pixel_area_m2(self) -> float | None:
-        """Area of a pixel on the map plane in square metres; None where pixels have no such size.
-
-        Feet and other units are converted. On geographic grids the area depends on the latitude
-        and is computed on the ellipsoid, polygon by polygon, elsewhere.
-        """
-        if self.crs is None or not self.crs.is_projected:
-            return None
-        _, metres = self.crs.linear_units_factor
-        return float(abs(self.transform.determinant) * metres**2)
-
     def part(self, window: Window) -> Grid:
         """Return the grid of a window of this grid."""
         origin = Affine.translation(window.col_off, window.row_off)
@@ -171,8 +159,10 @@ def crs_name(crs: CRS | None) -> str:
 def _check_transform(grid: Grid, name: str) -> None:
     width, height = grid.resolution
     area = abs(grid.transform.determinant)  # 0 as well if the pixel's edges fall together
-    finite = all(math.isfinite(value) for value in tuple(grid.transform)[:6])
-    if not finite or width == 0 or height == 0 or area < 1e-9 * width * height:
+    # Beyond these no map has a place, and sums and products of such numbers have no value.
+    bearable = all(abs(value) <= 1e15 for value in tuple(grid.transform)[:6])
+    sides = min(width, height)
+    if not bearable or not sides >= 1e-15 or not area >= 1e-9 * width * height:
         raise InputError(
             f"{name} has pixels of {width:g} x {height:g} and an area of {area:g}, so its "
             f"transform {tuple(grid.transform)[:6]} places nothing; correct its georeferencing "
@@ -234,7 +224,7 @@ def _density(before: Grid, after: Grid, window: Window) -> tuple[float, float]:
     (x, x_right, x_down), (y, y_right, y_down) = _convert(steps, before, after)
     across = math.hypot(x_right - x, x_down - x)
     down = math.hypot(y_right - y, y_down - y)
-    if not (math.isfinite(across) and math.isfinite(down)):
+    if not (0 < across < math.inf and 0 < down < math.inf):
         return 1.0, 1.0
     return across, down
 

@@ -26,6 +26,7 @@ import numpy as np
 import rasterio
 from affine import Affine
 from numpy.typing import NDArray
+from rasterio._err import CPLE_BaseError
 from rasterio.enums import MaskFlags, Resampling
 from rasterio.errors import NotGeoreferencedWarning, RasterioError, RasterioIOError
 from rasterio.vrt import WarpedVRT
@@ -70,7 +71,8 @@ def open_dataset(path: ImagePath) -> Any:
         with _opening, warnings.catch_warnings():
             warnings.simplefilter("ignore", NotGeoreferencedWarning)  # pixel mode is welcome
             dataset = rasterio.open(path)
-    except (RasterioError, OSError, ValueError) as error:  # ValueError: a name that is no text
+    # ValueError: a name that is no text.
+    except (RasterioError, CPLE_BaseError, OSError, ValueError) as error:
         raise InputError(_why_closed(path, error)) from error
     if dataset.count == 0 or dataset.width == 0 or dataset.height == 0:
         dataset.close()
@@ -80,8 +82,14 @@ def open_dataset(path: ImagePath) -> Any:
 
 def describe(path: ImagePath, name: str, bands: Sequence[int] | None = None) -> tuple[Grid, Bands]:
     """Return the grid of an image and the bands to read from it."""
-    with open_dataset(path) as dataset:
-        return Grid.of(dataset), choose_bands(dataset, f"{name} ({path})", bands)
+    try:
+        with open_dataset(path) as dataset:
+            return Grid.of(dataset), choose_bands(dataset, f"{name} ({path})", bands)
+    except (RasterioError, CPLE_BaseError) as error:  # tags are read when they are first asked for
+        raise InputError(
+            f"cannot understand what {path} says of itself: {error}; write it again with "
+            "gdal_translate."
+        ) from error
 
 
 class Source:
@@ -126,7 +134,7 @@ class Source:
             with rasterio.Env():  # GDAL's remarks go to the log instead of the terminal
                 read = self._read_warped if self.vrt else self._read_straight
                 values, valid = read(window)
-        except (RasterioError, OSError) as error:
+        except (RasterioError, CPLE_BaseError, OSError) as error:
             raise InputError(
                 f"cannot read {self.path} at row {window.row_off}, column {window.col_off}: it is "
                 "truncated or damaged; copy or download it again."

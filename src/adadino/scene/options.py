@@ -7,9 +7,12 @@ from dataclasses import dataclass
 from typing import Literal
 
 from adadino.errors import ConfigError
+from adadino.schema import say
 
 MOST_READERS = 8
 """More threads than this read no faster: they wait for the disk."""
+MOST = {"tile": 16_384, "readers": 256, "sample": 4096, "batch": 4096}
+"""What is refused beyond: no memory holds it, or it would be begun and never end."""
 
 
 @dataclass(frozen=True)
@@ -45,6 +48,10 @@ class SceneOptions:
             value = getattr(self, name)
             if value is not None and value < 1:
                 raise ConfigError(f"{name} is {value}, must be at least 1.")
+        for name, most in MOST.items():
+            value = getattr(self, name)
+            if value is not None and value > most:
+                raise ConfigError(f"{name} is {say(value)}, must be at most {most}.")
 
     @property
     def threads(self) -> int:

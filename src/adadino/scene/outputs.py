@@ -60,7 +60,8 @@ class Targets:
         ]
         styles: dict[Path, list[Kind]] = {}
         for path, kind in named:
-            if path is not None and path.suffix.lower() != ".png":
+            # A name such as `.` has no end to replace; `check` says that it is a folder.
+            if path is not None and path.name and path.suffix.lower() != ".png":
                 styles.setdefault(path.with_suffix(".qml"), []).append(kind)
         return styles
 

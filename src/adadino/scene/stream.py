@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from adadino.errors import WeightsError
 from adadino.geo.blend import Blender, blend_weight
 from adadino.geo.raster import PairReader
 from adadino.geo.tiles import Plan, Tile
@@ -112,6 +113,13 @@ def predict_rows(
         answers = (answer for part in started for answer in part.wait())
         for tile, image in zip(group, images, strict=True):
             answer = None if image is None else next(answers)
+            if answer is not None and not np.isfinite(answer).all():
+                # NaN is how a place without data is written: it would pass for one.
+                raise WeightsError(
+                    f"the model has no number for the tile at row {max(tile.row, 0)}, column "
+                    f"{max(tile.col, 0)}: values overflow on {forward.kind}; give another "
+                    "checkpoint, or --engine off."
+                )
             if image is not None and answer is not None and not image.valid.all():
                 answer[tile.inside][~image.valid] = np.nan
             if tile.index in due:

@@ -78,7 +78,10 @@ class Guard:
                 421, f"this server is not {host[:100]!r}; start it with --allow-host to be reached "
                 "by that name.",
             )  # fmt: skip
-        if is_cross_site(request.headers, host, request.method, request.url.path):
+        path = request.scope[
+            "path"
+        ]  # request.url would also decode the query, which may be no text
+        if is_cross_site(request.headers, host, request.method, path):
             return answer(403, "requests from other sites are not served.")
         if self.settings.token is None:
             return None
@@ -102,15 +105,16 @@ class Guard:
         kept = cookies.get(TOKEN_COOKIE)
         if _same(offered, token) or _same(kept, _proof(token)):
             return None
-        if request.url.path == "/login":
+        path = request.scope["path"]
+        if path == "/login":
             if request.method == "POST":
                 return await self._login(request, token)
             return FileResponse(STATIC / "login.html")
-        if request.url.path in _OPEN:
+        if path in _OPEN:
             return None
         if offered is not None:
             await asyncio.sleep(0.5)  # guessing takes time
-        if request.method == "GET" and request.url.path == "/":
+        if request.method == "GET" and path == "/":
             return RedirectResponse("/login", status_code=303)
         refusal = answer(401, "this server wants its token: Authorization: Bearer TOKEN.")
         refusal.headers["www-authenticate"] = "Bearer"
@@ -157,7 +161,10 @@ def is_cross_site(headers: Headers, host: str, method: str, path: str) -> bool:
         # Following a link to the page is no harm; asking anything of it is.
         return not (method == "GET" and path == "/" and headers.get("sec-fetch-mode") == "navigate")
     origin = headers.get("origin")
-    return origin is not None and urlsplit(origin).netloc.lower() != host.lower()
+    try:
+        return origin is not None and urlsplit(origin).netloc.lower() != host.lower()
+    except ValueError:  # an origin that is no address is not ours
+        return True
 
 
 def client_of(request: Request, cookies: dict[str, str]) -> str:

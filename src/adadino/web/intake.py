@@ -79,6 +79,8 @@ async def _from_data(request: Request, service: Service) -> Job:
         path = find_image(root, name)
         facts[name] = await run_in_threadpool(probe, path, name, service.settings.limits)
         check_bands(asked.bands, facts[name].bands, name)
+    dates = {"before": asked.before, "after": asked.after}
+    _check_sizes({which: facts[name] for which, name in dates.items()}, dates)
     if asked.bands is not None and len(asked.bands) == 2:
         raise RefusedError(422, "bands must be three band numbers, or one to repeat: [3, 2, 1].")
     scale = check_scale(asked.scale, asked.scale)

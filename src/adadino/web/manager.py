@@ -128,9 +128,9 @@ class Manager:
         return self.store.expire(days=limits.keep_days, size=limits.keep_bytes)
 
     def _take_up(self, job: Job) -> None:
-        if (self.store.path(job.id) / RESULT).exists():
-            self._finish(job.id)
-        elif job.attempts >= MOST_ATTEMPTS:
+        if self._finish(job.id):
+            return
+        if job.attempts >= MOST_ATTEMPTS:
             text = f"the server ended {job.attempts} times while it ran; start it again."
             self._change(job.id, state="failed", error=text, ended=time.time())
         else:
@@ -216,7 +216,8 @@ class Manager:
             elif event["event"] == "view":
                 self._change(job.id, view=event["view"])
             elif event["event"] == "done":
-                self._finish(job.id)
+                if not self._finish(job.id):
+                    raise AdaDINOError("its result cannot be read again; start it once more.")
                 return
             elif event["event"] == "failed":
                 self._change(job.id, state="failed", error=event["error"], ended=time.time())
@@ -244,9 +245,18 @@ class Manager:
             )
         return find_image(self.settings.data, name)
 
-    def _finish(self, identity: str) -> None:
-        facts = json.loads((self.store.path(identity) / RESULT).read_text())
+    def _finish(self, identity: str) -> bool:
+        """Take a job's result; False if there is none, or none that can be read."""
+        path = self.store.path(identity) / RESULT
+        try:
+            facts = json.loads(path.read_text())
+        except (OSError, ValueError, RecursionError):
+            facts = None
+        if not isinstance(facts, dict):
+            path.unlink(missing_ok=True)
+            return False
         self._change(identity, state="done", result=facts, ended=time.time(), error=None)
+        return True
 
     def _cancel(self, identity: str) -> Job:
         self._cancelled.discard(identity)

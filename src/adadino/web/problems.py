@@ -63,6 +63,12 @@ _MEANINGS = {
 }
 
 
+_ROUTER = {
+    404: "there is nothing at this path; /api/docs has those there are.",
+    405: "this path has other methods; /api/docs has them.",
+}
+
+
 def answer(status: int, sentence: str) -> JSONResponse:
     """The response."""
     return JSONResponse({"error": sentence}, status_code=status)
@@ -87,7 +93,8 @@ async def on_error(request: Request, error: Exception) -> JSONResponse:
 async def on_http(_: Request, error: Exception) -> JSONResponse:
     """What the router says: no such path, no such method."""
     assert isinstance(error, HTTPException)
-    response = answer(error.status_code, str(error.detail))
+    sentence = _ROUTER.get(error.status_code, str(error.detail))
+    response = answer(error.status_code, sentence)
     response.headers.update(error.headers or {})
     return response
 

@@ -85,6 +85,7 @@ def probe(path: Path, name: str, limits: Limits) -> Facts:
     """
     import numpy as np
     import rasterio
+    from rasterio._err import CPLE_BaseError
     from rasterio.errors import NotGeoreferencedWarning, RasterioError
 
     from adadino.geo.grid import crs_name
@@ -99,7 +100,7 @@ def probe(path: Path, name: str, limits: Limits) -> Facts:
                 item = max(np.dtype(dtype).itemsize for dtype in dataset.dtypes)
                 block = max(rows * columns for rows, columns in dataset.block_shapes) * item
                 crs = crs_name(dataset.crs) if dataset.crs else None
-    except (RasterioError, OSError, ValueError) as error:
+    except (RasterioError, CPLE_BaseError, OSError, ValueError) as error:
         raise InputError(
             f"{name} cannot be read as an image; is it damaged or cut? Copy it again."
         ) from error

@@ -9,7 +9,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
+from pydantic import TypeAdapter
+
 from adadino.files import write_atomic
+from adadino.web.display import Display
 
 State = Literal["queued", "running", "done", "failed", "cancelled"]
 ENDED: frozenset[State] = frozenset({"done", "failed", "cancelled"})
@@ -57,6 +60,9 @@ class Job:
         return dataclasses.replace(self, **changes)
 
 
+_JOB, _VIEW = TypeAdapter(Job), TypeAdapter(Display)
+
+
 def write_record(folder: Path, job: Job) -> None:
     """Keep a job."""
     write_atomic(folder / RECORD, json.dumps(dataclasses.asdict(job), indent=1))
@@ -67,7 +73,24 @@ def read_record(folder: Path) -> Job | None:
     try:
         found = json.loads((folder / RECORD).read_text())
         known = {entry.name for entry in dataclasses.fields(Job)}
-        job = Job(**{name: value for name, value in found.items() if name in known})
-    except (OSError, ValueError, TypeError, AttributeError):
+        given = {name: found[name] for name in known & found.keys()}
+        job = _JOB.validate_json(json.dumps(given), strict=True)
+        if job.view is not None:
+            _check_view(job.view)
+    except (OSError, ValueError, TypeError, AttributeError, KeyError, RecursionError):
         return None
     return job if job.id == folder.name else None
+
+
+def _check_view(view: dict[str, Any]) -> None:
+    """Refuse a view that nothing can be drawn by.
+
+    Raises:
+        ValueError, TypeError, KeyError: It is one.
+    """
+    found = Display.from_dict(view)
+    _VIEW.validate_json(json.dumps(view), strict=True)
+    sizes = (found.width, found.height, found.resolution, found.levels)
+    pixel = (found.transform[0], -found.transform[4]) if found.native else (1.0, 1.0)
+    if len(found.transform) != 6 or not all(0 < value < 1e15 for value in (*sizes, *pixel)):
+        raise ValueError(f"the view has sizes {sizes} and pixels {pixel}")

@@ -13,7 +13,8 @@ from pathlib import Path
 from typing import Any
 
 from adadino.errors import AdaDINOError, WriteError
-from adadino.web.records import ENDED, Job, read_record, write_record
+from adadino.files import sweep
+from adadino.web.records import ENDED, RECORD, Job, read_record, write_record
 
 _log = logging.getLogger(__name__)
 _ID = re.compile(r"[A-Za-z0-9_-]{22}\Z")
@@ -40,6 +41,7 @@ class JobStore:
             elif _ID.match(path.name) and not path.is_symlink():
                 job = read_record(path)
                 if job is not None:
+                    sweep(path / RECORD)  # a server that was killed while it wrote
                     self._jobs[job.id] = job
 
     def draft(self) -> tuple[str, Path]:

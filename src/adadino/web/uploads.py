@@ -15,7 +15,7 @@ from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 
 from adadino.errors import InputError
-from adadino.web.body import chunks
+from adadino.web.body import chunks, declared_length
 from adadino.web.options import parse_bands, parse_register, parse_scale
 from adadino.web.problems import RefusedError, disk_problem
 from adadino.web.rasters import HEAD, STORED, Facts, check_head, probe
@@ -168,8 +168,7 @@ async def receive(request: Request, folder: Path, limits: Limits) -> Upload:
     boundary = options.get(b"boundary", b"")
     if not 1 <= len(boundary) <= 70:
         raise RefusedError(400, "the form has no usable boundary; send multipart/form-data.")
-    declared = request.headers.get("content-length", "")
-    if declared.isdigit() and shutil.disk_usage(folder).free < int(declared) + SPARE_BYTES:
+    if shutil.disk_usage(folder).free < declared_length(request) + SPARE_BYTES:
         raise RefusedError(507, "the server's disk is too full for these files; come back later.")
     form = _Form(folder, limits)
     parser = MultipartParser(boundary, form.callbacks())  # type: ignore[arg-type]

@@ -104,7 +104,7 @@ class Worker:
     def _predict(self, task: dict[str, Any], names: dict[str, str]) -> None:
         import rasterio
 
-        from adadino.files import write_atomic
+        from adadino.files import sweep, write_atomic
         from adadino.scene import SceneOptions, predict_scene
         from adadino.scene.pair import check_different, open_dates
         from adadino.web.display import lay_out
@@ -119,6 +119,8 @@ class Worker:
             overlap=OVERLAP,
             engine=self.engine,
         )
+        for path in (folder / RESULT, *(view_path(folder, n) for n in ("before", "after"))):
+            sweep(path)  # what a worker left that was killed while it wrote
         check_different(task["before"], task["after"])
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # the result has them all
