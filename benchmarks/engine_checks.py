@@ -9,8 +9,9 @@ from __future__ import annotations
 import gc
 import traceback
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager, nullcontext
 from copy import deepcopy
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -18,11 +19,21 @@ from torch.utils._pytree import tree_leaves, tree_map
 
 from adadino.config import Config, preset
 from adadino.engine import optimize
-from adadino.engine.benchmark import exact_fp32, without_graph
-from adadino.engine.kernels import activation, local, norm, residual, rope
+from adadino.engine.benchmark import without_graph
+from adadino.engine.kernels import (
+    activation,
+    attention,
+    gather,
+    local,
+    norm,
+    residual,
+    rope,
+    select,
+)
 from adadino.engine.rows import product, quantize
 from adadino.model.adadino import AdaDINO
 from adadino.model.backbone import rope_tables
+from adadino.profiling import exact_fp32
 
 half = torch.bfloat16
 TIMES = {"bf16": 2.0, "fp8": 6.0}  # bf16: 1.2 to 1.55 on an H200
@@ -38,6 +49,17 @@ def poisoned() -> Iterator[None]:
         yield
     finally:
         torch.use_deterministic_algorithms(False)
+
+
+@contextmanager
+def changed(where: object, name: str, value: object) -> Iterator[None]:
+    """An attribute with another value for a while."""
+    before = getattr(where, name)
+    setattr(where, name, value)
+    try:
+        yield
+    finally:
+        setattr(where, name, before)
 
 
 @contextmanager
@@ -112,6 +134,19 @@ def check_kernels(device: torch.device, dim: int, hidden: int, heads: int) -> It
     def residual_(x: Tensor, *rest: Tensor, **given: object) -> object:
         return residual.gated_residual_(x, *rest, **given), x  # what it returns, what it moved
 
+    def gathered(up: Tensor, bias: Tensor, down: Tensor, scale: Tensor | None) -> object:
+        keep = torch.tensor([1, 4, 5, 9, 12, 15], device=up.device)
+        with changed(gather, "FUSED", True):
+            return tuple(gather.gather(gather.Chunks(up, scale, bias, down), keep))
+
+    def selected(*tensors: Tensor, **given: Any) -> object:
+        with changed(select, "FUSED", True):
+            return select.select(*tensors, **given)
+
+    def attended(*tensors: Tensor, **given: int) -> object:
+        with changed(attention, "FUSED", True):
+            return attention.attention(*tensors, **given)
+
     B, h = 3, 14
     for dtype, within in ((half, 2e-2), (torch.float32, 2e-5)):
         x = randn(2 * B, 5 + h * h, dim, dtype=dtype) * 2 + 1
@@ -146,7 +181,18 @@ def check_kernels(device: torch.device, dim: int, hidden: int, heads: int) -> It
                 name = f"activate{' gated' if gated else ''}{suffix}"
                 yield check(name, activation.activate, rows, gated=gated, kind=kind)
         yield check("pair_norm", norm.pair_norm, x, prefix=5, shift=vectors["shift"])
-        yield check("rope", rope.rope_, qkv, *tables, heads=heads)
+        yield check("rope", rope.rope_, qkv.clone(), *tables, heads=heads)
+        yield check("rope of keys", rope.rope_, qkv.clone(), *tables, heads=heads, queries=False)
+        for side in (h, 16):  # tiles that are cut, and whole ones behind the prefix
+            turn = rope_tables(
+                side, side, prefix=5, head_dim=dim // heads, theta=100.0, device=device
+            )
+            tokens = randn(3, 5 + side**2, 3 * dim, dtype=dtype)
+            given = {"heads": heads, "prefix": 5}
+            yield check(f"attention {5 + side**2}", attended, tokens, *turn, **given)
+        weights = randn(16, 96, dim, dtype=dtype), randn(16, 96, dtype=dtype)
+        down = randn(16, 96, dim, dtype=dtype)
+        yield check("gather", gathered, *weights, down, None, within=1e-6)
         yield check("group_affine", groups, z, randn(hidden), randn(hidden))
         yield check("affine_silu", local.affine_silu, z, affine)
         for after in ("none", "gelu"):
@@ -156,6 +202,18 @@ def check_kernels(device: torch.device, dim: int, hidden: int, heads: int) -> It
         for sign, features in ((-1, None), (1, randn(B, h * h, 2, dim, dtype=dtype))):
             given = {**gates, "sign": sign, "features": features}
             yield check(f"gated_residual {sign}", residual_, x.clone(), *maps, **given)
+    eight = [quantize(randn(16, 96, dim), "fp8"), quantize(randn(dim, 16, 96), "fp8")]
+    scaled = eight[0].values, randn(16, 96, dtype=half), eight[1].values, eight[0].scale
+    yield check("gather fp8", gathered, *scaled, tag="fp8", within=1e-6)
+    for pairs in (3, 16, 19):
+        policy = {
+            "weight1": randn(256, 4 * dim) / (4 * dim) ** 0.5,
+            "bias1": randn(256),
+            "weight2": randn(16, 256) / 16,
+            "bias2": randn(16),
+        }
+        pooled = randn(pairs, 65, 4 * dim)
+        yield check(f"select, {pairs} pairs", selected, pooled, **policy, k=6, within=2e-5)
     yield attempt("fp8 product", lambda: _check_product(device, dim))
 
 
@@ -204,6 +262,8 @@ def check_engine(
     with torch.no_grad(), exact_fp32():
         expected = model(*images, chunks=chunks)
         converted = deepcopy(model).to(half)(*images, chunks=chunks)
+    exact = exact_fp32() if precision == "fp32" else nullcontext()
+    with torch.no_grad(), exact:
         got = fast(*images, chunks=chunks)
         other = fast(*fresh, chunks=chunks).logits
         again = fast(*images, chunks=chunks)
@@ -242,6 +302,16 @@ def check_engines(device: torch.device, name: str, side: int) -> Iterator[dict]:
                 ),
             )
             gc.collect()
+        with ExitStack() as stack:
+            for switch in (attention, gather, select):
+                stack.enter_context(changed(switch, "FUSED", True))
+            yield attempt(
+                f"engine {one}, bf16, all our kernels",
+                lambda model=model: check_engine(
+                    model, "bf16", batch=2, size=(side - side // 4, side), compile=False
+                ),
+            )
+        gc.collect()
         del model
         if device.type == "cuda":
             torch.cuda.empty_cache()

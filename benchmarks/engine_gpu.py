@@ -16,6 +16,7 @@ import argparse
 import dataclasses
 import faulthandler
 import gc
+import importlib
 import itertools
 import json
 import os
@@ -32,14 +33,17 @@ from pathlib import Path
 import engine_checks
 import engine_parts
 import torch
+from engine_checks import changed
 from torch.nn.attention import SDPBackend
 
 from adadino.config import preset
-from adadino.engine import benchmark, block, ffn, optimize, report
+from adadino.engine import benchmark, ffn, optimize, report
 from adadino.engine.agreement import agree
 from adadino.engine.benchmark import Protocol, Report
+from adadino.engine.cache import keep_compiled
+from adadino.engine.kernels import attention, gather, has_triton, select
 from adadino.model.adadino import AdaDINO
-from adadino.profiling import wait
+from adadino.profiling import exact_fp32, ffn_ms, wait
 
 Rows = Iterator[dict]
 BATCHES, SIDES = (2, 4, 8, 32, 64), (512, 1024, 2048)
@@ -76,6 +80,10 @@ class Bench:
         part = self.path.with_suffix(".part")
         part.write_text(json.dumps(self.found, indent=1, default=str))
         part.replace(self.path)
+
+    def grid(self) -> int:
+        """Patches along a side."""
+        return self.args.size // self.config.stride
 
     def model(self) -> AdaDINO:
         """The plain model, fp32, random weights."""
@@ -202,18 +210,33 @@ GROUPS = {
     "GEMM": ("gemm", "gemv", "nvjet", "cutlass", "xmma", "cublas", "splitk", "_mm", "::mm", "::bmm",
              "addmm"),
     "engine's kernels": ("_layer_norm", "_pair_norm", "_rope", "_activate", "_group_affine",
-                         "_affine_silu", "_context", "_gated_residual"),
+                         "_affine_silu", "_context", "_gated_residual", "_slices", "_decide",
+                         "_gather"),
 }  # fmt: skip
 """Kernels by what is in their names; the first that fits counts."""
+PLAIN_GROUPS = {
+    "turned over for cuDNN": ("nchwto", "nhwcto"),
+    "attention": GROUPS["attention"],
+    "conv": GROUPS["conv"],
+    "GEMM": GROUPS["GEMM"],
+    "GELU": ("gelu",),
+    "norms": ("layer_norm", "group_norm", "groupnorm", "rowwisemoments", "batch_norm", "bn_fw"),
+    "cat and copies": ("catarray", "copy"),
+    "resizing": ("upsample",),
+    "gather": ("index", "gather"),
+    "reductions": ("reduce", "softmax", "topk", "sort"),
+    "elementwise": ("elementwise", "pointwise"),
+}
+"""The same for the plain model, where every operation is a kernel of PyTorch's."""
 
 
-def group_of(kernel: str) -> str:
-    name = kernel.lower()
-    fits = (group for group, parts in GROUPS.items() if any(part in name for part in parts))
+def group_of(kernel: str, mode: str = "fast") -> str:
+    name, groups = kernel.lower(), PLAIN_GROUPS if mode == "paper" else GROUPS
+    fits = (group for group, parts in groups.items() if any(part in name for part in parts))
     return next(fits, "other")
 
 
-def profile(b: Bench, mode: str = "fast") -> Rows:
+def profile(b: Bench, mode: str = "fast", shown: int = 12) -> Rows:
     """Device time by group and by kernel; without a graph, so that every kernel has its name."""
     from torch.profiler import ProfilerActivity
     from torch.profiler import profile as record
@@ -223,12 +246,13 @@ def profile(b: Bench, mode: str = "fast") -> Rows:
     images = [torch.rand(b.args.batch, 3, b.args.size, b.args.size, device=b.device) for _ in "ab"]
     kinds = [ProfilerActivity.CPU, *([ProfilerActivity.CUDA] if b.cuda else [])]
     for k in (b.full, 6):
-        for _ in range(3):
-            run(*images, k=k)
-        wait(b.device)
-        with record(activities=kinds) as trace:
-            run(*images, k=k)
+        with torch.no_grad(), benchmark.arithmetic(mode):
+            for _ in range(3):
+                run(*images, k=k)
             wait(b.device)
+            with record(activities=kinds) as trace:
+                run(*images, k=k)
+                wait(b.device)
         averages = trace.key_averages()
         name = "self_device_time_total" if b.cuda else "self_cpu_time_total"
         spent = sorted(((getattr(e, name), e) for e in averages), key=lambda one: -one[0])
@@ -236,7 +260,7 @@ def profile(b: Bench, mode: str = "fast") -> Rows:
         total = sum(us for us, _ in spent)
         groups: dict[str, float] = {}
         for us, event in spent:
-            group = group_of(event.key)
+            group = group_of(event.key, mode)
             groups[group] = groups.get(group, 0) + us
         yield {
             "what": f"{mode} k={k}",
@@ -246,9 +270,38 @@ def profile(b: Bench, mode: str = "fast") -> Rows:
         with (b.args.out / "profile.txt").open("a") as text:
             print(f"# {mode}, k={k}: {total / 1e3:.2f} ms of device time", file=text)
             for us, e in spent[:80]:
-                print(f"{us / 1e3:9.3f} ms {e.count:5d} x  [{group_of(e.key)}] {e.key}", file=text)
-        for us, e in spent[:12]:
+                group = group_of(e.key, mode)
+                print(f"{us / 1e3:9.3f} ms {e.count:5d} x  [{group}] {e.key}", file=text)
+        for us, e in spent[:shown]:
             yield {"kernel": e.key[:60], "ms": round(us / 1e3, 3), "calls": e.count}
+
+
+def paper_profile(b: Bench) -> Rows:
+    """Where the plain model in fp32 spends its time: by part, by kind of kernel, by kernel."""
+    model = b.model()
+    images = [torch.rand(b.args.batch, 3, b.args.size, b.args.size, device=b.device) for _ in "ab"]
+    blocks = list(model.encoder.backbone.blocks)
+    parts = {
+        "FFN": [block.ffn for block in blocks],
+        "attention": [block.attn for block in blocks],
+        "norms of the blocks": [n for block in blocks for n in (block.norm1, block.norm2)],
+        "policies": list(model.encoder.bscs.policies),
+        "CGLA": list(model.encoder.cgla.values()),
+        "  its f_rel": [one.f_rel for one in model.encoder.cgla.values()],
+        "  its f_loc": [one.f_loc for one in model.encoder.cgla.values()],
+        "neck": [model.neck],
+        "decoder": [model.decoder],
+        "encoder": [model.encoder],
+        "all": [model],
+    }
+    with exact_fp32():
+        for k in (b.full, 6):
+            run = lambda k=k: model(*images, k=k)  # noqa: E731
+            ffn_ms([model], run, b.device, times=1)  # libraries choose their algorithms
+            spent = {name: ffn_ms(some, run, b.device, times=1) for name, some in parts.items()}
+            yield {"what": f"paper k={k}, ms", **_short(spent)}
+        yield from engine_parts.plain_attention(b.config, b.args.batch, b.grid(), b.device)
+    yield from profile(b, "paper", shown=25)
 
 
 def _on_device(event: object) -> bool:
@@ -269,19 +322,29 @@ def budgets(b: Bench) -> Rows:
 
 
 def variants(b: Bench) -> Rows:
-    """k=6 with one thing done another way."""
+    """k=6 with one thing done another way; attention also where it weighs less."""
     cases = {
-        "not compiled, as in scenes": (nullcontext(), {"compile": False}),
-        "flash attention first": (flash_first(), {}),
-        "GELU in a kernel": (changed(ffn, "EPILOGUE", False), {}),
-        "cuDNN tries its algorithms": (changed(torch.backends.cudnn, "benchmark", True), {}),
+        "as it is": (nullcontext(), {}, [6]),
+        "our policy and gather": (choice_by_kernels(), {}, [6]),
+        "our policy": (changed(select, "FUSED", True), {}, [6]),
+        "our gather": (changed(gather, "FUSED", True), {}, [6]),
+        "our attention": (changed(attention, "FUSED", True), {}, [6, b.full]),
+        "pooling reads ahead": (reading_ahead(), {}, [6]),
+        "as it is, again": (nullcontext(), {}, [6, b.full]),
+        "not compiled, as in scenes": (nullcontext(), {"compile": False}, [6]),
+        "flash attention first": (flash_first(), {}, [6]),
+        "GELU in a kernel": (changed(ffn, "EPILOGUE", False), {}, [6]),
+        "cuDNN tries its algorithms": (changed(torch.backends.cudnn, "benchmark", True), {}, [6]),
     }
-    for name, (change, way) in cases.items():
+    for name, (change, way, budgets) in cases.items():
+        if b.left() < 0:
+            yield {"variant": name, "why": "left out: the budget is spent"}
+            continue
         with change:
             found = benchmark.run(
                 b.config,
                 modes=["fast"],
-                budgets=[6],
+                budgets=budgets,
                 shapes=[(b.args.batch, b.args.size)],
                 device=b.device,
                 protocol=b.args.protocol,
@@ -289,41 +352,49 @@ def variants(b: Bench) -> Rows:
                 plain=b.model(),
                 **{**b.way, **way},
             )
-        speeds = [round(row.pairs_per_s, 2) for row in found.rows]
+        speeds = {f"k={row.k}": round(row.pairs_per_s, 2) for row in found.rows}
         yield {"variant": name, "pairs_per_s": speeds, "skipped": found.skipped}
 
 
 @contextmanager
-def changed(where: object, name: str, value: object) -> Iterator[None]:
-    """An attribute with another value for a while."""
-    before = getattr(where, name)
-    setattr(where, name, value)
-    try:
+def choice_by_kernels() -> Iterator[None]:
+    """Policy and gather by our kernels."""
+    with changed(select, "FUSED", True), changed(gather, "FUSED", True):
         yield
-    finally:
-        setattr(where, name, before)
+
+
+def reading_ahead() -> AbstractContextManager[None]:
+    """The pooled LayerNorm with its next tokens under way."""
+    if not has_triton():
+        return nullcontext()
+    from adadino.engine.gpu import norm
+
+    return changed(norm, "POOL_AHEAD", True)
 
 
 def flash_first() -> AbstractContextManager[None]:
     """The attention kernels in another order of preference."""
-    order = sorted(block.BACKENDS, key=lambda one: one != SDPBackend.FLASH_ATTENTION)
-    return changed(block, "BACKENDS", order)
+    order = sorted(attention.BACKENDS, key=lambda one: one != SDPBackend.FLASH_ATTENTION)
+    return changed(attention, "BACKENDS", order)
 
 
 def batch1(b: Bench) -> Rows:
     """The latency of one pair."""
     yield from b.cells("fast", [6], 1, b.args.size, b.args.protocol)
-    made = benchmark.make(b.model(), "fast", **b.way)
     images = [torch.rand(1, 3, b.args.size, b.args.size, device=b.device) for _ in "ab"]
-    taken = []
-    for _ in range(5 + (50 if b.cuda else 2)):
-        began = time.perf_counter()
-        made(*images, k=6)
-        wait(b.device)
-        taken.append(1e3 * (time.perf_counter() - began))
-    quartiles = statistics.quantiles(taken[5:], n=4)
-    names = ("ms, first quartile", "ms, median", "ms, third quartile")
-    yield dict(zip(names, (round(q, 3) for q in quartiles), strict=True))
+    ways = {"as it is": nullcontext(), "our policy and gather": choice_by_kernels()}
+    for name, change in ways.items():
+        with change:
+            made = benchmark.make(b.model(), "fast", **b.way)
+            taken = []
+            for _ in range(5 + (50 if b.cuda else 2)):
+                began = time.perf_counter()
+                made(*images, k=6)
+                wait(b.device)
+                taken.append(1e3 * (time.perf_counter() - began))
+        quartiles = (round(q, 3) for q in statistics.quantiles(taken[5:], n=4))
+        names = ("ms, first quartile", "ms, median", "ms, third quartile")
+        yield {"variant": name, **dict(zip(names, quartiles, strict=True))}
 
 
 def agreement(b: Bench) -> Rows:
@@ -345,7 +416,7 @@ def agreement(b: Bench) -> Rows:
     batches = itertools.chain.from_iterable(
         same_size(data, range(start, min(start + b.args.batch, len(data)))) for start in starts
     )
-    with benchmark.exact_fp32():
+    with exact_fp32():
         for one in agree(models, batches):
             yield {**dataclasses.asdict(one), "f1": round(one.f1, 5)}
 
@@ -358,17 +429,15 @@ def paper(b: Bench) -> Rows:
 
 
 def first(b: Bench) -> Rows:
-    """The first call of a process: what this run has compiled is there; then nothing is."""
-    with tempfile.TemporaryDirectory() as empty:
-        for name, cache in (("from the cache", None), ("cold", empty)):
+    """The first call of the first process, with an empty cache, then of the next one."""
+    with tempfile.TemporaryDirectory() as cache:
+        for name in ("cold", "from the cache"):
             if b.left() < 20:
                 yield {"first call": name, "why": "left out: the budget is spent"}
                 continue
-            environment = dict(os.environ)
-            if cache is not None:
-                for variable in ("TORCHINDUCTOR_CACHE_DIR", "TRITON_CACHE_DIR"):
-                    environment.pop(variable, None)
-                environment["ADADINO_CACHE"] = cache
+            environment = {**os.environ, "ADADINO_CACHE": cache}
+            for variable in ("TORCHINDUCTOR_CACHE_DIR", "TRITON_CACHE_DIR"):
+                environment.pop(variable, None)
             command = [sys.executable, __file__, "--first", *b.args.given]
             began = time.perf_counter()
             done = subprocess.run(
@@ -384,26 +453,61 @@ def first(b: Bench) -> Rows:
 
 
 def first_child(b: Bench) -> None:
-    """The other side of `first`: one engine, one call, as JSON on the last line."""
+    """The other side of `first`: one engine and its first calls, as JSON on the last line.
+
+    A first call is `unrecorded_s` and `record_s` together. `pixels_s`, `encoder_s` and `decoder_s`
+    are parts of the former; `trace_s`, `guards_s` and `load_s` (or compile) are the compiler's
+    parts of pixels and decoder.
+    """
     model = b.model()
     wait(b.device)
     images = [torch.rand(b.args.batch, 3, b.args.size, b.args.size, device=b.device) for _ in "ab"]
-    times = [time.perf_counter()]
-    made = benchmark.make(model, "fast")
-    times.append(time.perf_counter())
-    for _ in range(2):
-        made(*images, k=6)
+    times = {"began": time.perf_counter()}
+
+    def passed(name: str) -> None:
         wait(b.device)
-        times.append(time.perf_counter())
-    names = ("fold_s", "first_call_s", "second_call_s")
-    print(
-        json.dumps({n: round(t - s, 2) for n, s, t in zip(names, times, times[1:], strict=False)})
-    )
+        times[name] = time.perf_counter()
+
+    keep_compiled()  # as `optimize` does, before the compiler settles on a folder of its own
+    importlib.import_module("torch._inductor.compile_fx")
+    passed("import_s")
+    made = benchmark.make(model, "fast", compile=True)
+    passed("fold_s")
+    hooks = [
+        made.encoder.register_forward_pre_hook(lambda *_: passed("pixels_s")),
+        made.encoder.register_forward_hook(lambda *_: passed("encoder_s")),
+    ]
+    made.unrecorded(*images, k=6)
+    passed("decoder_s")
+    for hook in hooks:
+        hook.remove()
+    made(*images, k=6)
+    passed("record_s")
+    made(*images, k=6)
+    passed("second_call_s")
+    names = list(times)
+    row = {n: times[n] - times[m] for m, n in itertools.pairwise(names)}
+    row["unrecorded_s"] = sum(row[n] for n in ("pixels_s", "encoder_s", "decoder_s"))
+    utils = importlib.import_module("torch._dynamo.utils")
+    for name, phase in (
+        ("trace_s", "bytecode_tracing"),
+        ("guards_s", "build_guards"),
+        ("load_s", "OutputGraph.call_user_compiler"),
+    ):
+        row[name] = sum(utils.compilation_time_metrics.get(phase, ()))
+    found = {n: dict(utils.counters[n]) for n in ("aot_autograd", "inductor")}
+    hits = {
+        f"{name}: {key}": count
+        for name, counts in found.items()
+        for key, count in counts.items()
+        if key.endswith(("cache_hit", "cache_miss", "cache_bypass"))
+    }
+    print(json.dumps({n: round(t, 2) for n, t in row.items()} | hits))
 
 
 def parts(b: Bench) -> Rows:
     """The device's ceilings, and every kernel and product alone."""
-    grid = b.args.size // b.config.stride
+    grid = b.grid()
     yield from engine_parts.ceilings(b.device, 8192 if b.cuda else 256)
     yield from engine_parts.kernels(b.config, b.args.batch, grid, b.device)
     yield from engine_parts.products(b.config, b.args.batch, grid, b.device)
@@ -431,6 +535,7 @@ STEPS: dict[str, Callable[[Bench], Rows]] = {
     "batch1": batch1,
     "agreement": agreement,
     "paper": paper,
+    "paper-profile": paper_profile,
     "first": first,
     "parts": parts,
     "profile8": lambda b: profile(b, "fp8" if b.cuda else "int8"),

@@ -10,15 +10,35 @@ from collections.abc import Callable, Iterator
 
 import torch
 import torch.nn.functional as F
+from engine_checks import changed
 from torch import Tensor, nn
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from adadino.config import Config
-from adadino.engine.kernels import activation, local, norm, residual, rope
+from adadino.engine.kernels import (
+    activation,
+    attention,
+    gather,
+    local,
+    norm,
+    residual,
+    rope,
+    select,
+)
 from adadino.engine.rows import product, quantize
-from adadino.model.backbone import rope_tables
+from adadino.model.backbone import rope_tables, rotate
 
 BYTES, BF16, FP8 = 4.0e12, 790e12, 1500e12
+TILES = (
+    (64, 64, 4, 3, None),
+    (64, 64, 4, 2, None),
+    (64, 64, 4, 2, 128),
+    (64, 64, 4, 4, None),
+    (128, 64, 8, 3, None),
+    (128, 64, 8, 2, 128),
+    (64, 128, 4, 2, None),
+)
+"""Of our attention: queries, keys, warps, stages, most registers."""
 half = torch.bfloat16
 
 
@@ -109,6 +129,7 @@ def kernels(config: Config, batch: int, grid: int, device: torch.device) -> Iter
             2 * tokens,
         ),
         "rope": (lambda: rope.rope_(qkv, *tables, heads=heads), 4 * tokens),
+        "rope of keys": (lambda: rope.rope_(qkv, *tables, heads=heads, queries=False), 2 * tokens),
         "pair_norm": (lambda: norm.pair_norm(x, **pair), 3 * places),
         "group_affine, H": (lambda: local.group_affine(z, layer), small),
         "affine_silu, H": (lambda: local.affine_silu(z, affine), 2 * small),
@@ -127,6 +148,58 @@ def kernels(config: Config, batch: int, grid: int, device: torch.device) -> Iter
         runs[f"gelu -> fp8, {width}"] = (run, 3 * hidden.numel())
     for name, (run, moved) in runs.items():
         yield t.row(name, run, moved=moved)
+    yield from _choice(t, config, batch, N)
+    yield from _our_attention(t, qkv, tables, heads, b.prefix)
+
+
+def _choice(t: Timer, config: Config, batch: int, tokens: int) -> Iterator[dict]:
+    """The policy and the gather of one block, by our kernels and by PyTorch's."""
+    D, C, hidden = config.backbone.dim, config.bscs.chunks, config.bscs.hidden
+    rows = config.backbone.ffn // C
+    single = torch.float32
+    parts = t.randn(batch, -(-tokens // 16), 4 * D, dtype=single)
+    weights = {
+        "weight1": t.randn(hidden, 4 * D, dtype=single) / 64,
+        "bias1": t.randn(hidden, dtype=single),
+        "weight2": t.randn(C, hidden, dtype=single) / 16,
+        "bias2": t.randn(C, dtype=single),
+    }
+    chunks = gather.Chunks(t.randn(C, rows, D), None, t.randn(C, rows), t.randn(C, rows, D))
+    moved = 4 * (parts.numel() + weights["weight1"].numel())
+    copied = 2 * 2 * 2 * 6 * rows * D
+    keep = select.select(parts, **weights, k=6)[1]
+    for ours in (True, False):
+        by = "ours" if ours else "PyTorch"
+        with changed(select, "FUSED", ours), changed(gather, "FUSED", ours):
+            run = lambda: select.select(parts, **weights, k=6)  # noqa: E731
+            yield t.row(f"policy, {by}", run, moved=moved)
+            yield t.row(f"gather, {by}", lambda: gather.gather(chunks, keep), moved=copied)
+
+
+def _our_attention(
+    t: Timer, qkv: Tensor, tables: tuple[Tensor, Tensor], heads: int, prefix: int
+) -> Iterator[dict]:
+    """Attention with its rotations: cuDNN's behind `rope_`, then ours with other tiles."""
+    images, tokens, width = qkv.shape
+    flops = 4 * images * tokens**2 * width // 3
+    given = {"heads": heads, "prefix": prefix}
+    yield t.row("rotate, attend", lambda: attention.attention(qkv, *tables, **given), flops=flops)
+    if t.device.type != "cuda":
+        return
+    from adadino.engine.gpu import attention as ours
+
+    for queries, keys, warps, stages, registers in TILES:
+        with (
+            changed(attention, "FUSED", True),
+            changed(ours, "QUERIES", queries),
+            changed(ours, "KEYS", keys),
+            changed(ours, "WARPS", warps),
+            changed(ours, "STAGES", stages),
+            changed(ours, "REGISTERS", registers),
+        ):
+            name = f"  ours, {queries} x {keys}, {warps} warps, {stages} stages, {registers}"
+            run = lambda: attention.attention(qkv, *tables, **given)  # noqa: E731
+            yield t.row(name, run, flops=flops)
 
 
 def products(config: Config, batch: int, grid: int, device: torch.device) -> Iterator[dict]:
@@ -188,3 +261,21 @@ def _attention(t: Timer, images: int, tokens: int, heads: int, dim: int) -> Iter
         with sdpa_kernel(backend):
             run = lambda: F.scaled_dot_product_attention(q, k, v)  # noqa: E731
             yield t.row(name, run, flops=flops)
+
+
+def plain_attention(config: Config, batch: int, grid: int, device: torch.device) -> Iterator[dict]:
+    """One layer's attention in fp32 by the kernels that take it, and its rotation."""
+    t, b = Timer(device), config.backbone
+    N, dim = b.prefix + grid**2, b.dim // b.heads
+    qkv = t.randn(2 * batch, N, 3, b.heads, dim, dtype=torch.float32)
+    flops = 4 * 2 * batch * b.heads * N**2 * dim
+    for backend in (SDPBackend.EFFICIENT_ATTENTION, SDPBackend.MATH):
+        with sdpa_kernel(backend):
+            run = lambda: F.scaled_dot_product_attention(*qkv.permute(2, 0, 3, 1, 4))  # noqa: E731
+            name = f"fp32 attention, {backend.name.split('_')[0].lower()}"
+            yield t.row(name, run, flops=flops, rate=67e12)
+    tables = rope_tables(grid, grid, prefix=b.prefix, head_dim=dim, theta=100.0, device=device)
+    cos, sin = (table[:, None] for table in tables)
+    queries = qkv[:, :, 0]
+    moved = 2 * 4 * queries.numel()
+    yield t.row("fp32 rotation of queries", lambda: rotate(queries, cos, sin), moved=moved)

@@ -11,6 +11,7 @@ import torch
 
 from adadino.config import Config, StreamConfig
 from adadino.engine import Engine, optimize
+from adadino.engine.kernels import attention, gather, select
 from adadino.errors import ConfigError, InputError
 from adadino.model.adadino import AdaDINO
 from adadino.model.detector import Output
@@ -104,6 +105,21 @@ def test_given_chunks(small):
     expected = model(before, after, chunks=chunks)
     compare(engine(before, after, chunks=chunks), expected, 2e-5)
     assert apart(engine(before, after).logits, expected.logits) > 1e-4
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("variant", ["paper", "gated", "order-invariant", "static"])
+def test_the_same_through_the_kernels_with_a_switch(small, variant, monkeypatch):
+    """Selection, gather and attention as a GPU would run them, interpreted."""
+    pytest.importorskip("triton", reason="the kernels are Triton's")
+    engine = optimize(lively(VARIANTS[variant](small)), precision="fp32")
+    before, after = pair(2, 16, 24)
+    expected = engine(before, after, k=3)
+    for module in (attention, gather, select):
+        monkeypatch.setattr(module, "on_gpu", lambda _: True)
+        monkeypatch.setattr(module, "FUSED", True)
+    monkeypatch.setattr(attention, "fits", lambda dtype, head_dim: head_dim == 16)
+    compare(engine(before, after, k=3), expected, 2e-5)
 
 
 @torch.no_grad()

@@ -6,18 +6,30 @@ import pytest
 import torch
 from torch import nn
 
-from adadino.engine.kernels import activation, local, norm, residual, rope
-from adadino.engine.rows import Rows
+from adadino.engine.kernels import (
+    activation,
+    attention,
+    gather,
+    local,
+    norm,
+    residual,
+    rope,
+    select,
+)
+from adadino.engine.rows import DTYPE, Rows
 from adadino.model.backbone import rope_tables
 from tests.engine.poison import poisoned
 
 pytest.importorskip("triton", reason="the kernels are Triton's; pip install triton to test them")
 
 from adadino.engine.gpu import activation as gpu_activation
+from adadino.engine.gpu import attention as gpu_attention
+from adadino.engine.gpu import gather as gpu_gather
 from adadino.engine.gpu import local as gpu_local
 from adadino.engine.gpu import norm as gpu_norm
 from adadino.engine.gpu import residual as gpu_residual
 from adadino.engine.gpu import rope as gpu_rope
+from adadino.engine.gpu import select as gpu_select
 
 DTYPES = [torch.float32, torch.bfloat16]
 DIMS = [16, 24]  # a power of two, and one that leaves a block partly empty
@@ -68,7 +80,9 @@ def test_layer_norm(dim, dtype, kind):
 @pytest.mark.parametrize("kind", [None, "fp8"])
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
 @pytest.mark.parametrize("dim", DIMS)
-def test_layer_norm_pooled(dim, dtype, kind):
+@pytest.mark.parametrize("ahead", [False, True])
+def test_layer_norm_pooled(ahead, dim, dtype, kind, monkeypatch):
+    monkeypatch.setattr(gpu_norm, "POOL_AHEAD", ahead)
     x = torch.randn(6, 3 + 35, dim).to(dtype)
     given = {"prefix": 3, **norms(dim), "kind": kind}
     rows, parts = gpu_norm.layer_norm_pooled(x, **given)
@@ -168,3 +182,105 @@ def test_gated_residual(dim, sign, signed, dtype):
     near(q, residual.gated_residual_(other, *maps, **given), dtype)
     near(one, other, dtype)
     assert torch.equal(one[:, :prefix], x[:, :prefix])
+
+
+def policy(dim: int, hidden: int, chunks: int) -> dict[str, torch.Tensor]:
+    return {
+        "weight1": torch.randn(hidden, 4 * dim) / (4 * dim) ** 0.5,
+        "bias1": torch.randn(hidden),
+        "weight2": torch.randn(chunks, hidden) / hidden**0.5,
+        "bias2": torch.randn(chunks),
+    }
+
+
+@pytest.mark.parametrize("batch", [1, 3, 19], ids="batch {}".format)
+@pytest.mark.parametrize(
+    ("dim", "hidden", "chunks", "parts", "k"), [(16, 32, 16, 1, 6), (24, 70, 5, 11, 4)]
+)
+def test_select(dim, hidden, chunks, parts, k, batch):
+    given = policy(dim, hidden, chunks)
+    pooled = torch.randn(batch, parts, 4 * dim)
+    scores, keep = gpu_select.select(pooled, **given, k=k)
+    expected, best = select.select(pooled, **given, k=k)
+    near(scores, expected)
+    assert torch.equal(keep, best)
+
+
+@pytest.mark.parametrize("k", [1, 3, 5, 6])
+def test_of_equal_scores_the_lower_chunk_is_taken(k):
+    """And what is not a number is the greatest, as `topk` has it: every chosen chunk exists."""
+    given = policy(4, 8, 6)
+    given["weight2"].zero_()
+    pooled = torch.randn(2, 1, 16)
+    for bias, order in (
+        ([1, 2, 1, 2, 1, 2], [1, 3, 5, 0, 2, 4]),
+        ([0, 0, 0, 0, 0, 0], [0, 1, 2, 3, 4, 5]),
+        ([0, float("nan"), 3, float("nan"), -float("inf"), 1], [1, 3, 2, 5, 0, 4]),
+    ):
+        given["bias2"] = torch.tensor(bias, dtype=torch.float32)
+        _, keep = gpu_select.select(pooled, **given, k=k)
+        assert keep.tolist() == sorted(order[:k])
+
+
+@pytest.mark.parametrize("tile", [32, 8192])
+@pytest.mark.parametrize("dtype", [*DTYPES, torch.float8_e4m3fn], ids=str)
+def test_gather(dtype, tile, monkeypatch):
+    monkeypatch.setattr(gpu_gather, "TILE", tile)
+    C, rows, size, dim = 7, 6, 3, 20
+    eight = dtype == torch.float8_e4m3fn
+    high = torch.bfloat16 if eight else dtype
+    chunks = gather.Chunks(
+        torch.randn(C, rows, dim).to(dtype),
+        torch.rand(C, rows) if eight else None,
+        torch.randn(C, rows).to(high),
+        torch.randn(*((dim, C, size) if eight else (C, size, dim))).to(dtype),
+    )
+    keep = torch.tensor([5, 0, 6])
+    got, expected = gpu_gather.gather(chunks, keep), gather.gather(chunks, keep)
+    for one, other in zip(got, expected, strict=True):
+        if other is None:
+            assert one is None
+            continue
+        assert one.dtype == other.dtype
+        assert one.is_contiguous()
+        assert torch.equal(one.float(), other.float())
+    assert got.up.dtype == (DTYPE["fp8"] if eight else dtype)
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+def test_rope_of_the_keys_alone(dtype):
+    tables = rope_tables(2, 3, prefix=2, head_dim=12, theta=100.0)
+    qkv = torch.randn(3, 8, 3 * 36).to(dtype)
+    got = gpu_rope.rope_(qkv.clone(), *tables, heads=3, queries=False)
+    plain = rope.rope_(qkv.clone(), *tables, heads=3, queries=False)
+    both = rope.rope_(qkv.clone(), *tables, heads=3)
+    near(got, plain, dtype)
+    assert torch.equal(plain[..., 36:72], both[..., 36:72])
+    for turned in (got, plain):
+        assert torch.equal(turned[..., :36], qkv[..., :36])
+        assert torch.equal(turned[..., 72:], qkv[..., 72:])
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16], ids=str)
+@pytest.mark.parametrize(
+    ("grid", "prefix"), [((8, 8), 5), ((8, 16), 0), ((5, 3), 5), ((9, 10), 17)], ids=str
+)
+def test_attention(grid, prefix, dtype):
+    """Whole tiles behind the prefix, tiles that are cut, less than a tile; sharp and flat.
+
+    In float16, not bf16: Triton's interpreter multiplies bf16 matrices as the whole numbers that
+    their bits would be.
+    """
+    heads, dim = 2, 16
+    tables = rope_tables(*grid, prefix=prefix, head_dim=dim, theta=100.0)
+    qkv = torch.randn(2, prefix + grid[0] * grid[1], 3 * heads * dim)
+    qkv[1] *= 3
+    qkv = qkv.to(dtype)
+    given = {"heads": heads, "prefix": prefix}
+    expected = attention.attention(qkv.clone().float(), *tables, **given)
+    got = gpu_attention.attention(qkv.clone(), *tables, **given)
+    assert got.dtype == dtype
+    assert got.is_contiguous()
+    within = 1e-5 if dtype == torch.float32 else 2e-3
+    for one, other in zip(got.float(), expected, strict=True):
+        assert (one - other).norm() < within * other.norm()

@@ -7,23 +7,13 @@ as a `shift` that the next reader adds (`kernels/norm.py`).
 from __future__ import annotations
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
-from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from adadino.engine.ffn import FFN
+from adadino.engine.kernels.attention import attention
 from adadino.engine.kernels.norm import layer_norm, layer_norm_pooled
-from adadino.engine.kernels.rope import rope_
 from adadino.engine.rows import Kind, Rows, product, quantize
 from adadino.model.backbone import Block
-
-BACKENDS = [
-    SDPBackend.CUDNN_ATTENTION,
-    SDPBackend.FLASH_ATTENTION,
-    SDPBackend.EFFICIENT_ATTENTION,
-    SDPBackend.MATH,
-]
-"""In the order of preference on a GPU: PyTorch's own order begins with an older kernel."""
 
 
 class FastBlock(nn.Module):
@@ -80,18 +70,12 @@ class FastBlock(nn.Module):
             copy = None if value is None else value.detach().clone()
             self.register_buffer(name, None if copy is None else copy.contiguous())
 
-    def attend(self, x: Tensor, rows: Rows, rope: tuple[Tensor, Tensor]) -> Tensor:
+    def attend(self, x: Tensor, rows: Rows, rope: tuple[Tensor, Tensor], *, prefix: int) -> Tensor:
         """Add the attention of normalised rows to tokens x (B, N, D), in place."""
         B, N, D = x.shape
         qkv = product(rows, Rows(self.qkv, self.qkv_scale), self.qkv_bias, self.dtype)
-        qkv = rope_(qkv.view(B, N, 3 * D), *rope, heads=self.heads)
-        q, k, v = qkv.view(B, N, 3, self.heads, -1).permute(2, 0, 3, 1, 4)
-        if x.is_cuda:
-            with sdpa_kernel(BACKENDS, set_priority=True):
-                y = F.scaled_dot_product_attention(q, k, v)
-        else:
-            y = F.scaled_dot_product_attention(q, k, v)
-        x.view(-1, D).addmm_(y.transpose(1, 2).reshape(-1, D), self.proj)
+        y = attention(qkv.view(B, N, 3 * D), *rope, heads=self.heads, prefix=prefix)
+        x.view(-1, D).addmm_(y.view(-1, D), self.proj)
         return x
 
     def norm1(self, x: Tensor, *, prefix: int, pooled: bool) -> tuple[Rows, Tensor | None]:

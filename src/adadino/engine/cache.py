@@ -31,8 +31,5 @@ def keep_compiled() -> None:
             (folder / part).mkdir(parents=True, exist_ok=True)
             if os.access(folder / part, os.W_OK):
                 os.environ.setdefault(name, str(folder / part))
-    import torch._functorch.config
-    import torch._inductor.config
-
-    torch._inductor.config.fx_graph_cache = True
-    torch._functorch.config.enable_autograd_cache = True
+    # PyTorch's caches are on unless a person switched them off. Nothing is imported to say so
+    # again: the compiler takes seconds to import, and an engine without it needs none of it.

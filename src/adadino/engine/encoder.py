@@ -80,14 +80,15 @@ class FastEncoder(nn.Module):
         for index, block in enumerate(self.blocks):
             assert isinstance(block, FastBlock)
             rows, parts = block.norm1(x, prefix=prefix, pooled=choose)
-            score = None
             with self.beside.fork():
-                if parts is not None:
-                    score = self.policies[index](parts)
+                if parts is None:
+                    chosen = self.selector.select(index, k=k, scores=None, chunks=chunks)
+                    keep = None if chosen is None else chosen.keep
+                else:
+                    score, keep = self.policies[index](parts, k)
                     scores.append(score)
-                chosen = self.selector.select(index, k=k, scores=score, chunks=chunks)
-                weights = block.ffn.choose(None if chosen is None else chosen.keep)
-            x = block.attend(x, rows, rope)
+                weights = block.ffn.choose(keep)
+            x = block.attend(x, rows, rope, prefix=prefix)
             rows = block.norm2(x)
             self.beside.join()
             x = block.ffn(x, rows, weights)

@@ -17,7 +17,8 @@ from torch import Tensor, nn
 
 from adadino.engine.kernels import on_gpu
 from adadino.engine.kernels.activation import activate
-from adadino.engine.rows import Kind, Rows, product, quantize, take
+from adadino.engine.kernels.gather import Chunks, gather
+from adadino.engine.rows import Kind, Rows, product, quantize
 from adadino.model.backbone import Block
 
 EPILOGUE = True
@@ -74,11 +75,8 @@ class FFN(nn.Module):
 
     def choose(self, keep: Tensor | None) -> Chosen:
         """The weights of the kept chunks (k,), gathered; None is all of them, as they lie."""
-        up, scale, bias, down = self.up, self.up_scale, self.bias, self.down
-        if keep is not None:
-            up, bias = take(up, 0, keep), bias.index_select(0, keep)
-            scale = None if scale is None else scale.index_select(0, keep)
-            down = take(down, 1 if self.kind else 0, keep)
+        chunks = Chunks(self.up, self.up_scale, self.bias, self.down)
+        up, scale, bias, down = chunks if keep is None else gather(chunks, keep)
         up_rows = Rows(up.flatten(0, 1), None if scale is None else scale.flatten())
         flat = down.flatten(1) if self.kind else down.flatten(0, 1)
         return Chosen(up_rows, bias.flatten(), Rows(flat, self.down_scale))

@@ -10,9 +10,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 
+from adadino.engine.kernels.select import select
 from adadino.model.bscs import Policy
 
 
@@ -34,10 +34,16 @@ class FastPolicy(nn.Module):
         self.register_buffer("weight2", policy.fc2.weight.detach().float().clone())
         self.register_buffer("bias2", policy.fc2.bias.detach().float().clone())
 
-    def forward(self, parts: Tensor) -> Tensor:
-        """Score the chunks from the parts (B, parts, 4D) of PoolPair: (B, C)."""
-        hidden = F.gelu(F.linear(parts.sum(1), self.weight1, self.bias1))
-        return F.linear(hidden, self.weight2, self.bias2)
+    def forward(self, parts: Tensor, k: int) -> tuple[Tensor, Tensor]:
+        """Scores (B, C) and the k best chunks from the parts (B, parts, 4D) of PoolPair."""
+        return select(
+            parts,
+            weight1=self.weight1,
+            bias1=self.bias1,
+            weight2=self.weight2,
+            bias2=self.bias2,
+            k=k,
+        )
 
 
 class Beside:

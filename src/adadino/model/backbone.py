@@ -59,7 +59,9 @@ def rope_tables(
 def rotate(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
     """Turn queries or keys (B, N, heads, head_dim) by their tokens' places."""
     first, second = x.chunk(2, dim=-1)
-    return x * cos + torch.cat((-second, first), dim=-1) * sin
+    # The minus of a turn on the table, which is small, not in a pass over half of every head.
+    low, high = sin.chunk(2, dim=-1)
+    return x * cos + torch.cat((second, first), dim=-1) * torch.cat((-low, high), dim=-1)
 
 
 class Attention(nn.Module):
