@@ -15,6 +15,7 @@ from adadino.config import (
     CGLAConfig,
     Config,
     CPGRConfig,
+    StreamConfig,
     preset,
 )
 from adadino.errors import ConfigError
@@ -124,6 +125,11 @@ ROW = tuple(range(16))
         (lambda: with_cgla(VITL, depths=()), r"cgla\.depths \[\]"),
         (lambda: with_cgla(VITL, groups=7), r"hidden width of 512, .* cgla\.groups = 7"),
         (lambda: with_backbone(VITL, depth=3), r"backbone\.depth is 3"),
+        (
+            lambda: Config(order_invariant=True, cgla=CGLAConfig(delta="symmetric")),
+            r"order_invariant does not go with cgla\.delta=symmetric",
+        ),
+        (lambda: Config(stream=StreamConfig(weights="imagenet")), r"there is no stream"),
     ],
 )
 def test_an_impossible_setting_is_named(make, message):

@@ -239,6 +239,16 @@ class Config:
                 "first, then take AdaDINO.rank_chunks over the training set.",
             )
         _check(
+            not (self.order_invariant and self.cgla.delta == "symmetric"),
+            "order_invariant does not go with cgla.delta=symmetric, whose residual has no sign to "
+            "follow the dates; take antisymmetric or none.",
+        )
+        _check(
+            self.stream.weights is None or self.stream.name != "none" or self.peer is not None,
+            f"stream.weights is {self.stream.weights}, but there is no stream; set "
+            "stream.name=lite0, or leave the weights out.",
+        )
+        _check(
             self.stream.name == "none" or self.stride == 8,
             f"stream.name={self.stream.name} fits tokens of 8 pixels, not {self.stride}: its maps "
             "have the strides 4, 8, 16 of the pyramid's first three levels.",
@@ -258,7 +268,7 @@ class Config:
 
     @property
     def depths(self) -> tuple[int, ...]:
-        """The adapted depths: every third block for 12 and 24, else eight, uniformly spaced."""
+        """The adapted depths, uniformly spaced: four below 16 blocks, else eight."""
         if self.cgla.depths is not None:
             return self.cgla.depths
         depth = self.backbone.depth

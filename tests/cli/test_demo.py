@@ -56,6 +56,14 @@ def test_ones_own_pair_has_no_score(tmp_path):
     assert not (out / "truth.tif").exists()
 
 
+def test_a_folder_of_ones_own_is_left_alone(tmp_path):
+    (tmp_path / "before.tif").write_text("mine")
+    result = CliRunner().invoke(app, ["demo", "-o", str(tmp_path)])
+    assert result.exit_code != 0
+    assert "holds files that are not the demo's" in str(result.exception)
+    assert (tmp_path / "before.tif").read_text() == "mine"
+
+
 def test_synthesize_makes_a_dataset_that_training_reads(tmp_path):
     runner = CliRunner()
     arguments = ["synthesize", str(tmp_path / "d"), "--train", "3", "--val", "2", "--test", "0"]

@@ -62,7 +62,9 @@ def test_a_threshold_is_offered_on_validation_only(adadino, data, model, tmp_pat
 
 @pytest.mark.parametrize(("protocol", "rows"), [("batch-size", 4), ("ordering", 6), ("swap", 2)])
 def test_the_protocols_of_app_b(adadino, data, model, protocol, rows):
-    options = ("--protocol", protocol, "--batch", 2, "--threshold", 0.4, "--json")
+    options = ["--protocol", protocol, "--threshold", 0.4, "--json"]
+    if protocol != "batch-size":
+        options += ["--batch", 2]
     said = json.loads(adadino("evaluate", model, "--data", data, *options).out)
     assert len(said["rows"]) == rows
     batches = [row["protocol"]["batch"] for row in said["rows"]]
@@ -86,6 +88,7 @@ def test_tiles_and_folders_without_splits(adadino, data, model):
         (["--threshold", 2], "threshold is 2.0"),
         (["--device", "toaster"], "there is no device 'toaster' here"),
         (["--tile", 24], "tiles of 24 do not fill"),
+        (["--batch", 2, "--protocol", "batch-size"], "--batch does not go with"),
     ],
 )
 def test_a_mistake_is_one_line(adadino, data, model, arguments, message):
@@ -100,3 +103,13 @@ def test_a_model_that_is_not_there_is_named(adadino, data, tmp_path):
     said = adadino("evaluate", tmp_path / "none", "--data", data)
     assert said.code == 1
     assert f"there is no checkpoint {tmp_path / 'none'}" in said.err
+
+
+def test_the_same_evaluation_twice_gives_the_same_bytes(adadino, data, model, tmp_path):
+    said = []
+    for name in ("one", "two"):
+        done = adadino("evaluate", model, "--data", data, "-o", tmp_path / name, "--json", "-q")
+        files = sorted((tmp_path / name).iterdir())
+        said.append((done.code, done.out, {path.name: path.read_bytes() for path in files}))
+    assert said[0] == said[1]
+    assert (said[0][0], {"pr.png", "tiles.csv"} - set(said[0][2])) == (0, set())

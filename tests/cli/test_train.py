@@ -63,6 +63,7 @@ def test_a_file_and_overrides_on_top(adadino, data, tmp_path):
         (["--config", "nowhere.yaml"], "cannot read nowhere.yaml: No such file"),
         (["--data", "nowhere"], "there is no folder nowhere/train/A"),
         ([], "data.root is not set"),
+        (["--data.roam", "true"], "data.roam moves tiles, and there are none"),
     ],
 )
 def test_a_mistake_is_one_line(adadino, tmp_path, arguments, message):
@@ -93,6 +94,26 @@ def test_a_missing_logger_is_named(adadino, data, tmp_path):
     assert said.err == (
         "adadino: train.wandb needs wandb, which is not installed: pip install wandb\n"
     )
+
+
+def test_names_are_taken_as_they_are(adadino, data, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    place = tmp_path / "a, b: c"
+    place.symlink_to(data)
+    said = adadino("train", "--data", place, "-o", "007", *OPTIONS, "--train.epochs", 1, "-q")
+    assert said.code == 0, said.err
+    assert (tmp_path / "007" / "final").is_dir()
+
+
+def test_a_folder_that_is_no_runs_is_left_alone(adadino, data, tmp_path):
+    theirs = [tmp_path / name for name in ("config.yaml", "pictures/wedding.jpg", ".a.part.tex")]
+    (tmp_path / "pictures").mkdir()
+    for path in theirs:
+        path.write_text("mine: 1\n")
+    said = adadino("train", "--data", data, "-o", tmp_path, *OPTIONS, "--overwrite", "-q")
+    assert said.code == 1
+    assert "config.yaml is not of a training run (unknown setting mine" in said.err
+    assert all(path.read_text() == "mine: 1\n" for path in theirs)
 
 
 def test_a_folder_in_use_and_a_folder_of_another_run(adadino, data, tmp_path):

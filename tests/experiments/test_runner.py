@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import dataclasses
 import json
+from pathlib import Path
 
 import pytest
 import torch
@@ -16,6 +17,7 @@ from adadino.errors import ConfigError, DataError
 from adadino.experiments import report, runner
 from adadino.experiments.runner import Setting, reproduce
 from adadino.experiments.tables import TABLES, Table
+from adadino.model.adadino import AdaDINO
 
 SMALL = (
     "model.backbone.dim=32",
@@ -58,16 +60,41 @@ def test_a_table_is_filled_in_then_skipped(out, monkeypatch):
     assert reproduce(table, setting) == filled
 
 
-def test_static_and_bottom_run_complementary_chunks(out):
+def test_static_and_bottom_run_the_two_ends_of_the_ranking(out):
     setting = Setting(out=out, quick=True, overrides=SMALL)
     ranking = next(out.glob("runs/*/*/results/ranking.json")).read_text()
-    kept = {}
-    for name in ("Static Top-6", "Bottom-6"):
+    best = json.loads(ranking)[0]
+    for name, expected in (("Static Top-6", best[:6]), ("Bottom-6", best[-6:])):
         row = subset("ablation", name).rows[0]
         config = runner.run_config(row, 0, setting, ranking=ranking).model
-        order = config.bscs.ranking[0]
-        kept[name] = set(order[:6] if config.bscs.selection == "static" else order[-6:])
-    assert not kept["Static Top-6"] & kept["Bottom-6"]
+        chosen = AdaDINO(config).eval().encoder.bscs.select(0, k=6, scores=None, chunks=None)
+        assert chosen.keep.tolist() == sorted(expected)
+
+
+def test_a_run_is_named_by_what_it_learns(tmp_path):
+    row = subset("ablation", "BSCS Top-6").rows[0]
+    weights = [tmp_path / name for name in ("a.safetensors", "b.safetensors", "c.safetensors")]
+    for path, content in zip(weights, (b"one", b"one", b"two"), strict=True):
+        path.write_bytes(content)
+
+    def name(*overrides, data="/a", backbone=None):
+        setting = Setting(tmp_path, Path(data), backbone and str(backbone), overrides=overrides)
+        return Path(runner.run_config(row, 0, setting).output).name
+
+    same = {name(), name(data="/b, c"), name("data.workers=7")}
+    assert len(same) == 1
+    others = {name("data.tile=128"), name("data.tile=128", "data.roam=true"), name("train.lr=1e-3")}
+    assert len(others | same) == 4
+    first, moved, other = (name(backbone=path) for path in weights)
+    assert first == moved != other
+
+
+def test_scores_on_other_pairs_are_not_taken_for_these(out, tmp_path, monkeypatch):
+    table = subset("ablation", "BSCS Top-6")
+    setting = Setting(out=out, quick=True, seeds=(0, 1), overrides=SMALL)
+    monkeypatch.setattr(runner, "_pairs", lambda root, split: "sha256:0")
+    with pytest.raises(DataError, match="holds scores on other pairs than"):
+        reproduce(table, setting)
 
 
 def test_the_report_keeps_ours_and_the_papers_apart(out, tmp_path):

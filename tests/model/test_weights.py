@@ -14,7 +14,7 @@ from transformers import DINOv3ViTConfig, DINOv3ViTModel
 from adadino.config import LVD_MEAN, SAT_MEAN, BackboneConfig
 from adadino.errors import NormalizationWarning, WeightsError
 from adadino.model.backbone import Backbone
-from adadino.model.weights import make_backbone, read_backbone
+from adadino.model.weights import is_hub_id, make_backbone, read_backbone
 from tests.conftest import randomise
 
 pytestmark = pytest.mark.filterwarnings("ignore::adadino.errors.NormalizationWarning")
@@ -353,6 +353,14 @@ def test_truncated_files_are_refused(tmp_path, keep, suffix):
     part.write_bytes(whole.read_bytes()[:keep])
     with pytest.raises(WeightsError, match="cannot read weights"):
         read_backbone(part, PLAIN)
+
+
+def test_a_mistyped_path_is_not_looked_for_elsewhere(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "weights").mkdir()
+    assert is_hub_id("facebook/dinov3-vitl16-pretrain-sat493m")
+    for name in ("weights/vitl16", "./model", "../x", "runs/best.safetensors"):
+        assert not is_hub_id(name)
 
 
 def test_a_missing_file_is_named():

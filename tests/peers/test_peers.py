@@ -173,7 +173,7 @@ def test_every_peer_is_described():
     assert [name for name, spec in PEERS.items() if spec.recipe is None] == ["lite-unet", "tome"]
     for absent in ABSENT.values():
         assert absent.reason
-        assert list(absent.f1) == ["sysu-cd", "whu-cd", "levir-cd", "levir-cd+"]
+        assert {"sysu-cd", "whu-cd", "levir-cd", "levir-cd+"} >= set(absent.f1) != set()
 
 
 def test_the_registry_imports_nothing_heavy():

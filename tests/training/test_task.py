@@ -59,7 +59,7 @@ def test_bscs_warms_up_for_three_epochs(data, tmp_path, monkeypatch):
     monkeypatch.setattr(AdaDINO, "forward", forward)
     result = run(data, tmp_path, "train.bscs_warmup=3", "train.epochs=5")
     assert budgets == [8] * 3 * 4 + [3] * 2 * 4
-    assert [row["k"] for row in result.history] == [8, 8, 8, 3, 3]
+    assert [row["train_k"] for row in result.history] == [8, 8, 8, 3, 3]
 
 
 def test_the_auxiliary_loss_sets_in_and_grows_linearly(trained):

@@ -35,6 +35,7 @@ def command(
     from adadino.data.synthetic import World, write_geotiff_pair
     from adadino.scene import predict_scene
 
+    _claim(output)
     truth = None
     if pair is None:
         before, after, truth = write_geotiff_pair(
@@ -83,6 +84,20 @@ def command(
     typer.echo("  adadino predict before.tif after.tif -o change.tif --vector change.gpkg")
     typer.echo("  adadino serve                       # the same in a browser")
     typer.echo("  adadino info tiny                   # what the model is, and its limits")
+
+
+def _claim(folder: Path) -> None:
+    """Mark a folder as the demo's own, whose files it replaces; others are left alone."""
+    from adadino.errors import WriteError
+    from adadino.files import write_atomic
+
+    mark = folder / "about.txt"
+    if folder.is_dir() and any(folder.iterdir()) and not mark.exists():
+        raise WriteError(
+            f"{folder} holds files that are not the demo's, which it might replace; choose an "
+            "empty folder with -o."
+        )
+    write_atomic(mark, "Made by `adadino demo`, which replaces its files when it runs again.\n")
 
 
 def _score(result: SceneResult, truth: Path) -> dict[str, Any]:

@@ -26,7 +26,7 @@ def command(
         Literal["default", "batch-size", "ordering", "swap"],
         typer.Option(help="App. B: batch sizes 1/4/8/16, five orders, or swapped dates."),
     ] = "default",
-    batch: Annotated[int, typer.Option(min=1, help="Pairs per batch.")] = 16,
+    batch: Annotated[int | None, typer.Option(min=1, help="Pairs per batch; 16.")] = None,
     k: Annotated[int | None, typer.Option(help="FFN chunks to execute.")] = None,
     tile: Annotated[int | None, typer.Option(help="Score tiles of this side.")] = None,
     threshold: Annotated[float, typer.Option(help="Probability from which a pixel changed.")] = 0.5,
@@ -40,6 +40,7 @@ def command(
     """Score a model: one confusion matrix over all pixels of the split."""
     from adadino.data.folder import PairFolder
     from adadino.devices import choose_device
+    from adadino.errors import ConfigError
     from adadino.evaluation import PROTOCOLS, Protocol, evaluate, pr_picture
     from adadino.model.checkpoint import load
 
@@ -47,12 +48,12 @@ def command(
     network = load(model, backbone=backbone, device=where)
     split = None if split in ("none", "") else split
     dataset = PairFolder(data, split, tile=tile)
-    default = Protocol(batch=batch, k=k, threshold=threshold)
-    cases = [("default", default)] if protocol == "default" else PROTOCOLS[protocol]
+    if protocol == "batch-size" and batch is not None:
+        raise ConfigError("--batch does not go with --protocol batch-size; leave one out.")
+    cases = [("default", Protocol())] if protocol == "default" else PROTOCOLS[protocol]
     results: list[dict[str, Any]] = []
     for name, case in cases:
-        size = case.batch if protocol == "batch-size" else batch
-        case = dataclasses.replace(case, batch=size, k=k, threshold=threshold)
+        case = dataclasses.replace(case, batch=batch or case.batch, k=k, threshold=threshold)
         with progress(name, quiet=quiet or json) as report:
             scores = evaluate(network, dataset, case, device=where, progress=report)
         results.append({"name": name, **scores.as_dict()})

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 from pathlib import Path
 from typing import Annotated
@@ -46,11 +47,12 @@ def command(
     overrides = parse_overrides(context.args)
     if model is not None:
         overrides.append(f"model.peer={'null' if model == 'adadino' else model}")
+    run = load_run(config, overrides)
     if output is not None:
-        overrides.append(f"output={output}")
+        run = dataclasses.replace(run, output=str(output))
     if data is not None:
-        overrides.append(f"data.root={data}")
-    result = train(load_run(config, overrides), overwrite=overwrite, quiet=quiet or json)
+        run = dataclasses.replace(run, data=dataclasses.replace(run.data, root=(str(data),)))
+    result = train(run, overwrite=overwrite, quiet=quiet or json)
     if getattr(rank_zero_only, "rank", 0):  # one of several processes of a run speaks for all
         return
     best = result.best_f1

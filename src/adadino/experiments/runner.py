@@ -7,6 +7,7 @@ models, an interrupted run goes on, and what is finished is never done again.
 from __future__ import annotations
 
 import dataclasses
+import functools
 import hashlib
 import json
 import multiprocessing
@@ -22,7 +23,8 @@ from typing import Any
 import torch
 
 from adadino import schema
-from adadino.data.folder import PairFolder
+from adadino.data.benchmarks import BENCHMARKS
+from adadino.data.folder import PairFolder, find_pairs, fingerprint
 from adadino.data.synthetic import write_dataset
 from adadino.devices import choose_device
 from adadino.errors import BackboneWarning, DataError
@@ -151,7 +153,8 @@ def _alone(row: Row, seed: int, metrics: Sequence[Metric], setting: Setting) -> 
         if metrics:
             _result(row, seed, metrics, setting)
         else:
-            _trained(run_config(row, seed, setting, ranking=_order(row, seed, setting)), row.study)
+            config = run_config(row, seed, setting, ranking=_order(row, seed, setting))
+            _trained(config, row.study, setting)
 
 
 @contextmanager
@@ -172,30 +175,47 @@ def _one_thread() -> Iterator[None]:
 def run_config(row: Row, seed: int, setting: Setting, *, ranking: str | None = None) -> RunConfig:
     """The recipe of one row: the paper's, the row's overrides, the user's."""
     folder = setting.out / "data" if setting.quick else setting.data
-    root = ",".join(f"{folder}/{name}" for name in row.dataset.split(","))
     overrides = [
         f"preset={row.study.preset}",
         *row.study.recipe,
         *(QUICK if setting.quick else ()),
-        f"data.root={root}",
         f"train.seed={seed}",
         *row.overrides,
         *setting.overrides,
     ]
     if setting.quick:
         overrides.append("model.stream.weights=null")  # like the backbone, random
-    if setting.backbone is not None and kind_of(load_run(None, overrides).model).backbone_path:
-        overrides.append(f"model.backbone.weights={setting.backbone}")
     if ranking is not None:
         overrides.append(f"model.bscs.ranking={ranking}")
     config = load_run(None, overrides)
-    # Named by what it learns, not by where things lie.
+    if setting.backbone is not None and kind_of(config.model).backbone_path:
+        backbone = dataclasses.replace(config.model.backbone, weights=setting.backbone)
+        model = dataclasses.replace(config.model, backbone=backbone)
+        config = dataclasses.replace(config, model=model)
+    place = setting.out / "runs" / row.dataset.replace(",", "+") / f"{_digest(config)}-seed{seed}"
+    root = tuple(f"{folder}/{name}" for name in row.dataset.split(","))
+    data = dataclasses.replace(config.data, root=root)
+    return dataclasses.replace(config, data=data, output=str(place))
+
+
+def _digest(config: RunConfig) -> str:
+    """Name a run by what it learns, not by where things lie or how they are read."""
     identity = schema.to_dict(config)
     identity.pop("output")
-    identity["data"] = row.dataset
-    digest = hashlib.sha256(json.dumps(identity, sort_keys=True).encode()).hexdigest()[:10]
-    place = setting.out / "runs" / row.dataset.replace(",", "+") / f"{digest}-seed{seed}"
-    return dataclasses.replace(config, output=str(place))
+    for name in ("root", "workers", "cache"):
+        identity["data"].pop(name)
+    for part in ("backbone", "stream"):
+        identity["model"][part]["weights"] = _content(identity["model"][part]["weights"])
+    return hashlib.sha256(json.dumps(identity, sort_keys=True).encode()).hexdigest()[:10]
+
+
+@functools.cache
+def _content(weights: str | None) -> str | None:
+    """The digest of a file of weights; a folder or an id of the hub goes by its name."""
+    if weights is None or not Path(weights).is_file():
+        return weights
+    with Path(weights).open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def _result(
@@ -223,14 +243,28 @@ def _scored(
     metrics: Sequence[Metric],
     setting: Setting,
 ) -> dict[Metric, float]:
-    """One model under one protocol, from its folder if it was scored before."""
-    key = hashlib.sha256(repr((protocol, sorted(metrics))).encode()).hexdigest()[:10]
+    """One model under one protocol, from its folder if it was scored before.
+
+    Raises:
+        DataError: It was scored on other pairs than there are now.
+    """
+    device = choose_device(setting.device)
+    asked: list[object] = [protocol, sorted(metrics), study.split, study.checkpoint]
+    if "pairs_per_s" in metrics:
+        asked.append(torch.cuda.get_device_name(device) if device.type == "cuda" else device.type)
+    key = hashlib.sha256(repr(asked).encode()).hexdigest()[:10]
     path = Path(config.output) / "results" / f"{key}.json"
     if path.is_file():
-        found: dict[Metric, float] = json.loads(path.read_text())["ours"]
+        kept = json.loads(path.read_text())
+        for root in config.data.root:
+            if kept["evaluation"][Path(root).name]["fingerprint"] != _pairs(root, study.split):
+                raise DataError(
+                    f"{path} holds scores on other pairs than {root}/{study.split} has now; give "
+                    "another --output."
+                )
+        found: dict[Metric, float] = kept["ours"]
         return found
-    model, seconds = _trained(config, study)
-    device = choose_device(setting.device)
+    model, seconds = _trained(config, study, setting)
     ours = {"minutes": seconds / 60, "parameters": _count(model) / 1e6}
     said = {}
     for root in config.data.root:
@@ -251,12 +285,18 @@ def _scored(
     return kept
 
 
-def _trained(config: RunConfig, study: Study) -> tuple[Detector, float]:
+@functools.cache
+def _pairs(root: str, split: str) -> str:
+    """The fingerprint of a split."""
+    return fingerprint(find_pairs(root, split))
+
+
+def _trained(config: RunConfig, study: Study, setting: Setting) -> tuple[Detector, float]:
     """A model, trained if it was not yet, and the seconds that took."""
     with warnings.catch_warnings():
         # Without weights only --quick gets here, and its tables say what they are.
         warnings.simplefilter("ignore", BackboneWarning)
-        result = train(config, quiet=True)
+        result = train(config, quiet=True, device=setting.device)
     return load(Path(config.output) / study.checkpoint), result.seconds
 
 
@@ -270,7 +310,7 @@ def _ranking(config: RunConfig, study: Study, setting: Setting) -> str:
     path = Path(config.output) / "results" / "ranking.json"
     if not path.is_file():
         device = choose_device(setting.device)
-        model = _trained(config, study)[0].to(device)
+        model = _trained(config, study, setting)[0].to(device)
         assert isinstance(model, AdaDINO)  # only its rows are ranked
         dataset = PairFolder(
             config.data.root, "train", tile=config.data.tile, cache=config.data.cache
@@ -312,11 +352,12 @@ def _check_inputs(table: Table, setting: Setting) -> None:
             folder = None if setting.data is None else setting.data / dataset / split
             if folder is None or not folder.is_dir():
                 where = folder or f"DATA/{dataset}/{split}"
-                missing.append(f"{where} (adadino prepare {dataset} SOURCE DATA/{dataset})")
+                benchmark = dataset if dataset in BENCHMARKS else "folder"
+                missing.append(f"{where} (adadino prepare {benchmark} SOURCE DATA/{dataset})")
                 break
     if setting.backbone is None:
         weights = "ViT-L/16 SAT-493M" if study.preset == "vitl16" else study.preset
-        missing.append(f"the {weights} weights (--backbone FILE; README, 'Weights')")
+        missing.append(f"the {weights} weights (--backbone FILE; README, DINOv3's weights)")
     if missing:
         listed = "; ".join(missing)
         raise DataError(

@@ -268,7 +268,7 @@ def _find(source: str | PathLike[str]) -> Path:
             f"{name} is a preset without trained weights; train it (adadino train --preset {name}),"
             " give a checkpoint folder, or take the bundled model, tiny."
         )
-    if is_hub_id(name) and not os.path.exists(path.parent):  # noqa: PTH110
+    if is_hub_id(name):
         return fetch(name) / WEIGHTS
     raise WeightsError(
         f"there is no checkpoint {source}: expected a folder with {WEIGHTS}. Check the path, "

@@ -127,7 +127,9 @@ def is_hub_id(source: object) -> bool:
     """Whether a name that is no file here can be `owner/repository` on the hub."""
     name = str(source)
     is_file_name = name.endswith((".pth", ".safetensors"))
-    return re.fullmatch(r"[\w.-]+/[\w.-]+", name) is not None and not is_file_name
+    shaped = re.fullmatch(r"\w[\w.-]*/\w[\w.-]*", name) is not None
+    # In a folder that is here, a name is a mistyped path and nothing to look for elsewhere.
+    return shaped and not is_file_name and not os.path.exists(os.path.dirname(name))  # noqa: PTH110, PTH120
 
 
 def fetch(source: str) -> Path:

@@ -30,6 +30,10 @@ class DataConfig:
     cache: bool = False
     """Hold the decoded pairs in memory."""
 
+    def __post_init__(self) -> None:
+        if self.roam and self.tile is None:
+            raise ConfigError("data.roam moves tiles, and there are none; set data.tile.")
+
     @property
     def name(self) -> str:
         """The folders, for messages."""

@@ -15,8 +15,8 @@ import torch
 import adadino
 from adadino import schema
 from adadino.data.folder import PairFolder, fingerprint
-from adadino.errors import TrainingError
-from adadino.files import write_atomic
+from adadino.errors import ConfigError, TrainingError
+from adadino.files import sweep, write_atomic
 from adadino.training.config import RunConfig
 
 LAST, BEST, FINAL = "last.ckpt", "best", "final"
@@ -34,12 +34,13 @@ def open_run(folder: Path, config: RunConfig, *, overwrite: bool) -> Path | None
     """Make a folder ready for a run; return the checkpoint to go on from, None for a new run.
 
     Raises:
-        TrainingError: The folder holds a run with other settings.
+        TrainingError: The folder holds a run with other settings, or something else.
     """
-    for half_written in folder.rglob(".*.part*"):  # left by a process that was killed
-        half_written.unlink()
     saved = folder / CONFIG
-    if saved.exists() and overwrite:
+    before = _saved(saved) if saved.exists() else None  # before anything of theirs is touched
+    if before is not None:
+        _clear_up(folder)
+    if before is not None and overwrite:
         # The checkpoint first and the configuration last: stopped between, nothing is mixed up.
         for name in (
             LAST,
@@ -54,17 +55,36 @@ def open_run(folder: Path, config: RunConfig, *, overwrite: bool) -> Path | None
             CONFIG,
         ):
             _remove(folder / name)
-    if saved.exists():
-        before = _comparable(schema.build(RunConfig, schema.read_yaml(saved)))
-        now = _comparable(config)
-        if before != now:
-            raise TrainingError(
-                f"{folder} holds a run with another {_first_difference(before, now)}; give another "
-                "output, or --overwrite."
-            )
-    else:
+        before = None
+    if before is None:
         write_atomic(saved, schema.write_yaml(config))
+        return checkpoint_of(folder)
+    then, now = _comparable(before), _comparable(config)
+    if then != now:
+        raise TrainingError(
+            f"{folder} holds a run with another {_first_difference(then, now)}; give another "
+            "output, or --overwrite."
+        )
     return checkpoint_of(folder)
+
+
+def _clear_up(folder: Path) -> None:
+    """Remove what killed processes left of files that they were writing."""
+    for name in (LAST, HISTORY, CURVES, CARD, ENVIRONMENT, CONFIG):
+        sweep(folder / name)
+    for name in (BEST, FINAL, PICTURES):
+        for half_written in (folder / name).glob(".*.part*"):
+            half_written.unlink()
+
+
+def _saved(path: Path) -> RunConfig:
+    """The settings that a run's folder was made with."""
+    try:
+        return schema.build(RunConfig, schema.read_yaml(path))
+    except ConfigError as error:
+        raise TrainingError(
+            f"{path} is not of a training run ({error}); give another output."
+        ) from error
 
 
 def same_update(folder: Path, config: RunConfig) -> RunConfig:
@@ -78,7 +98,7 @@ def same_update(folder: Path, config: RunConfig) -> RunConfig:
     """
     if not (folder / CONFIG).exists():
         return config
-    before = schema.build(RunConfig, schema.read_yaml(folder / CONFIG)).train
+    before = _saved(folder / CONFIG).train
     now = config.train
     then, here = before.devices * before.nodes, now.devices * now.nodes
     if then == here or before.batch != now.batch:

@@ -65,13 +65,16 @@ class RunResult(NamedTuple):
     """Spent training, validation and interrupted parts included."""
 
 
-def train(config: RunConfig, *, overwrite: bool = False, quiet: bool = False) -> RunResult:
+def train(
+    config: RunConfig, *, overwrite: bool = False, quiet: bool = False, device: str = "auto"
+) -> RunResult:
     """Train, or go on training, until the last epoch.
 
     Args:
         config: The run.
         overwrite: Start anew where the folder holds another run.
         quiet: No progress.
+        device: "cpu" leaves a GPU alone; otherwise it is taken if there is one.
 
     Raises:
         TrainingError: The folder holds another run, memory or disk ran out, or the loss became NaN.
@@ -81,7 +84,7 @@ def train(config: RunConfig, *, overwrite: bool = False, quiet: bool = False) ->
     if not overwrite:
         config = same_update(folder, config)
     sets = _open_sets(config)
-    trainer = _trainer(config, sets["val"], folder, quiet=quiet)
+    trainer = _trainer(config, sets["val"], folder, quiet=quiet, device=device)
     # Lightning starts this very command again for every further device; one of them keeps house.
     first = trainer.is_global_zero
     if first and config.train.accumulate != given.train.accumulate:
@@ -153,7 +156,7 @@ def _make_model(config: RunConfig, *, warn: bool) -> Detector:
     if warn and random and model.dino is not None:
         warnings.warn(
             "the frozen backbone is random: set model.backbone.weights to DINOv3 weights "
-            "(README, 'Weights'). What is learned on it says nothing about the method.",
+            "(README, DINOv3's weights). What is learned on it says nothing about the method.",
             BackboneWarning,
             stacklevel=3,
         )
@@ -212,7 +215,9 @@ def _fit(
         raise KeyboardInterrupt from error
 
 
-def _trainer(config: RunConfig, validation: PairFolder, folder: Path, *, quiet: bool) -> pl.Trainer:
+def _trainer(
+    config: RunConfig, validation: PairFolder, folder: Path, *, quiet: bool, device: str
+) -> pl.Trainer:
     settings = config.train
     terminal = sys.stderr.isatty() and not quiet
     callbacks: list[pl.Callback] = [Keeper(folder, validation)]
@@ -223,7 +228,7 @@ def _trainer(config: RunConfig, validation: PairFolder, folder: Path, *, quiet: 
     for name in ("pytorch_lightning", "lightning_fabric"):
         logging.getLogger(name).setLevel(logging.ERROR)
     return pl.Trainer(
-        accelerator="gpu" if torch.cuda.is_available() else "cpu",
+        accelerator="gpu" if torch.cuda.is_available() and device != "cpu" else "cpu",
         devices=settings.devices,
         num_nodes=settings.nodes,
         strategy=choose_strategy(config),

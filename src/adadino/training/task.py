@@ -78,7 +78,9 @@ class ChangeTask(pl.LightningModule):
         )
         parts = weigh(self.step_for(k, (before, after, mask))(before, after, mask), weight)
         rate = float(self.trainer.optimizers[0].param_groups[0]["lr"])
-        self.schedule = {"lr": rate} if k is None else {"lr": rate, "k": k, "lambda_cgla": weight}
+        self.schedule = {"lr": rate}
+        if k is not None:  # not the k of the scores, which is the configuration's
+            self.schedule |= {"train_k": k, "lambda_cgla": weight}
         # Copied: a graph's outputs lie where its next replay writes.
         self.losses.append(LossParts(*(p.detach().clone() for p in parts)))
         if len(self.losses) % 50 == 0:
