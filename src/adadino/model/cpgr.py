@@ -15,6 +15,7 @@ routing and fusion", nor what a stage is made of. Ours, which meets both totals 
   FFN. P5 has the window attention and its FFN only. Windows are 16 x 16, so attention is global at
   P5 and P4 of a 256-pixel input; there is no shift, since convolutions and the coarser stages cross
   the borders.
+- alpha_pred starts where the paper lets alpha_prior start, at 0.05.
 """
 
 from __future__ import annotations

@@ -1,6 +1,10 @@
 """The pair-aware encoder: policy -> frozen block -> CGLA, block by block. Sec. 3.1.
 
 Both dates travel as one batch (2B, N, D), first dates first, so that a frozen block runs once.
+
+The paper does not say which maps feed the pyramid, nor whether they are normalised. Ours: behind
+the last adapter of each of four groups of depths, through the backbone's final LayerNorm, as
+DINOv3's own intermediate layers are read.
 """
 
 from __future__ import annotations

@@ -225,7 +225,11 @@ def _groups(student: Student, decay: float) -> list[dict[str, Any]]:
 
 
 def _enlarged(model: AdaDINO, views: Tensor) -> Tensor:
-    """The views at the encoder's size, not normalised: the teacher scales them itself."""
+    """The views at the encoder's size, not normalised: the teacher scales them itself.
+
+    Not by `enlarge`, whose aligned corners lie up to a quarter of a pixel off: a teacher of
+    convolutions was trained on pixels with centres.
+    """
     if model.config.scale == 1:
         return views
     factor = float(model.config.scale)
