@@ -57,7 +57,7 @@ class BackboneWarning(AdaDINOWarning):
 
 
 class VectorWarning(AdaDINOWarning):
-    """Polygons are written without a coordinate system: their coordinates are pixels."""
+    """Polygons are written without a coordinate system: their areas are in pixels."""
 
 
 class RegistrationWarning(AdaDINOWarning):

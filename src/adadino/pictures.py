@@ -90,6 +90,7 @@ def curves(history: Sequence[dict[str, float]], path: Path | str) -> None:
         ylim=(0, 100),
     )
     for axis in (left, right):
+        axis.xaxis.get_major_locator().set_params(integer=True)
         axis.grid(alpha=0.3)
         axis.legend()
     write_atomic(path, lambda part: figure.savefig(part, dpi=110))

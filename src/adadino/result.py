@@ -215,8 +215,8 @@ class SceneResult:
                 (drafts / target.name).replace(target)
         if self.grid.crs is None:
             warnings.warn(
-                f"{folder / 'polygons.gpkg'} has no coordinate system; its coordinates are pixels, "
-                "x right and y down.",
+                f"{folder / 'polygons.gpkg'} has no coordinate system; its areas are in pixels, "
+                "and so are its coordinates unless the images have a transform.",
                 VectorWarning,
                 stacklevel=2,
             )
@@ -284,11 +284,12 @@ class SceneResult:
         if shape == (self.grid.height, self.grid.width) or self.polygons.empty:
             return change
         small = coarse_grid(self.grid, shape)
-        to_ground = small.transform
-        if self.grid.crs is None:  # polygons are in pixels, whatever the transform says
-            to_ground = ~self.grid.transform * small.transform
         drawn = rasterize(
-            self.polygons.geometry, shape, transform=to_ground, all_touched=True, dtype="uint8"
+            self.polygons.geometry,
+            shape,
+            transform=small.transform,
+            all_touched=True,
+            dtype="uint8",
         )
         change[(drawn == 1) & (change != 255)] = 1
         return change
@@ -378,7 +379,7 @@ def _grey(image: Picture) -> Picture:
 def _extent(grid: Grid) -> tuple[float, float, float, float]:
     """Left, right, bottom and top of a picture in the coordinates its polygons have."""
     transform = grid.transform
-    if grid.crs is None or transform.b or transform.d:
+    if transform.b or transform.d:
         transform = Affine.identity()
     left, top = transform * (0, 0)
     right, bottom = transform * (grid.width, grid.height)

@@ -8,6 +8,7 @@ import json
 import numpy as np
 import pytest
 import rasterio
+from PIL import Image
 
 from adadino.area.units import Dates
 from adadino.area.worker import ATTEMPTS, Worker
@@ -145,6 +146,15 @@ def test_a_pair_that_cannot_be_opened_is_named_and_the_rest_completes(dates, mod
         InputError, match=r"none of the 1 pairs can be opened; of gone: there is no"
     ):
         area([missing], tmp_path / "none", model)
+
+
+def test_pairs_on_the_ground_and_in_pixels_do_not_go_together(dates, model, tmp_path):
+    for name, shade in (("a", 80), ("b", 90)):
+        Image.new("RGB", (96, 96), (shade,) * 3).save(tmp_path / f"{name}.png")
+    flat = Dates("flat", str(tmp_path / "a.png"), str(tmp_path / "b.png"))
+    with pytest.raises(InputError, match=r"flat has no coordinate system \(1 of 2 pairs\)"):
+        area([dates, flat], tmp_path / "out", model)
+    assert not (tmp_path / "out").exists()
 
 
 def test_a_unit_that_kills_its_workers_is_given_up(dates, model, tmp_path):

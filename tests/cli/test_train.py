@@ -96,6 +96,13 @@ def test_a_missing_logger_is_named(adadino, data, tmp_path):
     )
 
 
+def test_wrong_weights_leave_no_run_behind(adadino, data, tmp_path):
+    arguments = ("train", "--data", data, "-o", tmp_path / "run", *OPTIONS, "--train.epochs", 1)
+    said = adadino(*arguments, "--model.backbone.weights", "nope.pth", "-q")
+    assert (said.code, (tmp_path / "run" / "config.yaml").exists()) == (1, False)
+    assert adadino(*arguments, "-q").code == 0
+
+
 def test_names_are_taken_as_they_are(adadino, data, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     place = tmp_path / "a, b: c"

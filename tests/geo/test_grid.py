@@ -238,3 +238,12 @@ def test_turned_grids_lose_no_pixel_that_after_covers(
         :, window.col_off : window.col_off + window.width
     ] = False
     assert not lost.any()
+
+
+def test_without_a_crs_two_places_are_not_compared_pixel_by_pixel() -> None:
+    here, there = grid(crs=None), grid(NORTH_UP * Affine.translation(128, 0), crs=None)
+    with pytest.raises(InputError, match="they lie in different places"):
+        match(here, there)
+    flat = grid(Affine.identity(), crs=None)  # a PNG beside a TIFF: pixels are all there is
+    assert match(here, here).equal
+    assert match(here, flat).equal

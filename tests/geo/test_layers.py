@@ -140,15 +140,17 @@ def test_an_unknown_suffix_names_the_known_ones(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("suffix", SUFFIXES)
-def test_without_a_crs_coordinates_are_pixels_and_a_warning_says_so(
+def test_without_a_crs_coordinates_are_the_rasters_and_a_warning_says_so(
     tmp_path: Path, suffix: str
 ) -> None:
     path = tmp_path / f"change{suffix}"
-    with pytest.warns(VectorWarning, match="pixels, x right and y down") as caught:
+    with pytest.warns(
+        VectorWarning, match="no coordinate system; its areas are in pixels"
+    ) as caught:
         write_layer(frame_of(crs=None), path)
     assert len(caught) == 1
     back = gpd.read_file(path)
-    assert back.total_bounds.tolist() == [0, 0, 40, 30]
+    assert back.total_bounds.tolist() == [5e5, 5.8e6 - 60, 5e5 + 80, 5.8e6]
     if "json" not in suffix:  # readers take GeoJSON for EPSG:4326, whatever it says
         assert back.crs is None
 

@@ -13,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 from pyproj import Geod
+from rasterio import warp
 from rasterio.crs import CRS
 from rasterio.features import rasterize
 from scipy import ndimage
@@ -154,7 +155,8 @@ def test_order_is_by_area_then_position_and_min_area_comes_before_ids() -> None:
     mask = np.zeros((9, 9), np.uint8)
     mask[0, 7] = mask[8, 0:2] = mask[2, 1] = mask[2, 5:9] = mask[5, 4:6] = 1
     probability = np.zeros(mask.shape, np.float32)
-    frame = polygons(mask, probability, grid_of(mask, None), min_area=2)
+    grid = grid_of(mask, None, Affine.identity())
+    frame = polygons(mask, probability, grid, min_area=2)
     assert frame["id"].tolist() == [1, 2, 3]
     assert frame["area_m2"].tolist() == [4, 2, 2]
     assert frame.bounds[["minx", "miny"]].to_numpy().tolist() == [[5, 2], [4, 5], [0, 8]]
@@ -230,6 +232,23 @@ def test_feet_become_metres() -> None:
     assert frame["perimeter_m"].tolist() == pytest.approx([EDGES * 2 * foot], rel=1e-9)
 
 
+@pytest.mark.parametrize("latitude", [0, 52, -75])
+def test_square_metres_of_web_mercator_are_those_of_the_ground(latitude: float) -> None:
+    mercator = CRS.from_epsg(3857)
+    (x,), (y,) = warp.transform("EPSG:4326", mercator, [13.0], [latitude])
+    grid = grid_of(RING, mercator, Affine(0.5, 0, x, 0, -0.5, y))
+    frame = polygons(RING, RING.astype(np.float32), grid)
+    geod = Geod(ellps="WGS84")
+    ground = frame.to_crs("EPSG:4326").geometry[0]
+    area = abs(geod.geometry_area_perimeter(ground)[0])
+    length = geod.geometry_length(ground.boundary)
+    assert frame["area_m2"].tolist() == pytest.approx([area], rel=1e-2 if latitude == 0 else 1e-6)
+    assert frame["perimeter_m"].tolist() == pytest.approx([length], rel=1e-2)
+    # Simplified by ground metres, too: a metre takes the staircase of pixels of half a metre.
+    tight = polygons(RING, RING.astype(np.float32), grid, min_area=area * 1.02)
+    assert tight.empty
+
+
 @pytest.mark.parametrize("south_up", [False, True])
 def test_geographic_areas_are_those_of_the_ellipsoid(south_up: bool) -> None:
     step = 1e-4
@@ -260,11 +279,18 @@ def test_grads_are_not_degrees() -> None:
 
 
 def test_without_a_crs_everything_is_in_pixels() -> None:
-    frame = polygons(RING, RING.astype(np.float32), grid_of(RING, None))
+    frame = polygons(RING, RING.astype(np.float32), grid_of(RING, None, Affine.identity()))
     assert frame.crs is None
     assert frame["area_m2"].tolist() == [PIXELS]
     assert frame["perimeter_m"].tolist() == [EDGES]
     assert frame.total_bounds.tolist() == [3, 2, 15, 18]
+
+
+def test_without_a_crs_polygons_lie_on_the_raster_they_come_from() -> None:
+    grid = grid_of(RING, None, Affine(0.5, 0, 100, 0, -0.5, 200))
+    frame = polygons(RING, RING.astype(np.float32), grid)
+    assert frame["area_m2"].tolist() == [PIXELS]
+    assert frame.total_bounds.tolist() == [101.5, 191, 107.5, 199]
 
 
 def test_wrong_settings_say_what_to_do() -> None:

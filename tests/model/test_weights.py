@@ -355,6 +355,16 @@ def test_truncated_files_are_refused(tmp_path, keep, suffix):
         read_backbone(part, PLAIN)
 
 
+def test_a_model_of_ours_gives_its_backbone(tmp_path):
+    from adadino.model.checkpoint import load, save
+
+    for source in ("tiny", save(load("tiny"), tmp_path / "model", with_backbone=True)):
+        weights = read_backbone(source)
+        assert (weights.config.name, weights.layout) == ("tiny", "adadino")
+        own = load("tiny").dino.state_dict()
+        assert all(torch.equal(weights.tensors[name], own[name].float()) for name in own)
+
+
 def test_a_mistyped_path_is_not_looked_for_elsewhere(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "weights").mkdir()

@@ -23,6 +23,7 @@ from affine import Affine
 from adadino.area.ledger import Ledger, Record
 from adadino.area.units import Dates, Scene, Unit
 from adadino.area.worker import Job
+from adadino.errors import InputError
 from adadino.files import write_atomic
 from adadino.geo.cog import MASK, PROBABILITY, Layer
 from adadino.geo.grid import Grid, crs_name
@@ -43,6 +44,31 @@ LAYERS: dict[Literal["mask", "probability"], tuple[str, Layer]] = {
 }
 
 
+def check_systems(scenes: Sequence[Scene]) -> None:
+    """Refuse pairs on the ground and pairs in pixels in one region, before anything is computed.
+
+    Raises:
+        InputError: Only some have a coordinate system.
+    """
+    without = [scene.dates.name for scene in scenes if scene.grid.crs is None]
+    if 0 < len(without) < len(scenes):
+        raise InputError(
+            f"{without[0]} has no coordinate system ({len(without)} of {len(scenes)} pairs), so it "
+            "has no place among the others; georeference it, or give it a list of its own."
+        )
+
+
+def left_out(scenes: Sequence[Scene], ledger: Ledger) -> list[str]:
+    """What to say of pairs that are in no raster of the whole region."""
+    held = {scene.dates for _, members in _systems(scenes) for scene in members}
+    return [
+        f"{scene.dates.name}: its grid is turned or has no coordinate system, so its raster is not "
+        f"part of the region's; it is in {ledger.folder(scene.dates) / 'change.vrt'}"
+        for scene in scenes
+        if scene.dates not in held
+    ]
+
+
 def find_polygons(
     ledger: Ledger, scenes: Sequence[Scene], done: Done, *, min_area: float, simplify: float
 ) -> gpd.GeoDataFrame:
@@ -55,8 +81,7 @@ def find_polygons(
         frames.append(frame if len(scenes) == 1 else frame.assign(pair=scene.dates.name))
     if len(frames) == 1:
         return frames[0]
-    systems = {crs_name(scene.grid.crs) for scene in scenes}
-    if len(systems) > 1 and all(frame.crs is not None for frame in frames):
+    if len({crs_name(scene.grid.crs) for scene in scenes}) > 1:
         frames = [frame.to_crs("EPSG:4326") for frame in frames]
     whole = pd.concat(frames, ignore_index=True)
     whole = whole.iloc[np.argsort(-whole["area_m2"].to_numpy(), kind="stable")]

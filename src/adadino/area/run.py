@@ -90,7 +90,7 @@ def predict_area(
 
     Raises:
         ConfigError: A setting makes no sense, or Ray is missing.
-        InputError: None of the pairs can be opened.
+        InputError: None of the pairs can be opened, or some have no coordinate system.
         WriteError: The folder holds another job, or cannot be written.
     """
     options, out = options or SceneOptions(), Path(out).resolve()
@@ -100,6 +100,7 @@ def predict_area(
     scenes, failed = open_scenes(pairs, options)
     if not scenes:
         raise InputError(f"none of the {len(pairs)} pairs can be opened; {_first(failed)}")
+    merge.check_systems(scenes)
     units = [piece for scene in scenes for piece in cut(scene, unit)]
     digest = model_facts(model, backbone, options)
     threads = threads or _threads_here(model)
@@ -249,6 +250,7 @@ def _tie(
         for scene in scenes
         for text in (ledger.survey(scene.dates) or {}).get("warnings", [])
     ]
+    notes += merge.left_out(scenes, ledger)
     return AreaResult(
         out=out,
         outputs=(manifest, *outputs),

@@ -35,6 +35,16 @@ def command(
     json: Json = False,
 ) -> None:
     """Print a model's parameters by component, GFLOPs, licence, normalisation and next command."""
+    from adadino.exported import ExportedModel, is_exported
+
+    if is_exported(model):
+        said = ExportedModel(str(model), device="cpu").metadata
+        if json:
+            print_json(said)
+        else:
+            rows = [(name, str(value)) for name, value in sorted(said.items())]
+            print_table(f"{model}, an exported model", ("", "as the file says"), rows)
+        return
     card = describe(model, preset, k, size, backbone)
     if json:
         print_json(card)
@@ -55,7 +65,7 @@ def describe(
     from adadino.model.weights import read_backbone
     from adadino.profiling import gflops
 
-    name, config = find_config(model, preset, backbone)
+    name, config, trained = find_config(model, preset, backbone)
     weights = None
     if backbone is not None:
         weights = read_backbone(backbone, config.backbone)
@@ -72,6 +82,7 @@ def describe(
     licence = "Apache-2.0" if config.backbone.name == "tiny" else DINOV3
     return {
         "name": name,
+        "trained": trained,
         "peer": None if config.peer is None else _peer(config.peer),
         "backbone": config.backbone.name if dino else None,
         "params": _parameters(network),
@@ -97,13 +108,15 @@ def describe(
     }
 
 
-def find_config(model: str | None, preset: str | None, backbone: str | None) -> tuple[str, Config]:
-    """The name and configuration of what `info` was asked about."""
+def find_config(
+    model: str | None, preset: str | None, backbone: str | None
+) -> tuple[str, Config, bool]:
+    """The name and configuration of what `info` was asked about, and whether it is trained."""
     from adadino import config as presets
     from adadino import schema
     from adadino.errors import ConfigError
-    from adadino.model.checkpoint import bundled, read_settings
-    from adadino.model.weights import read_backbone
+    from adadino.model.checkpoint import read_settings
+    from adadino.model.weights import bundled, read_backbone
     from adadino.peers import PEERS
 
     if model in PEERS:
@@ -111,22 +124,22 @@ def find_config(model: str | None, preset: str | None, backbone: str | None) -> 
             raise ConfigError(f"{model} has one size and no backbone: leave the option out.")
         named = None if backbone is None else read_backbone(backbone).config.name
         standard = presets.preset(preset or named or "tiny")
-        return model, dataclasses.replace(standard, peer=model)
+        return model, dataclasses.replace(standard, peer=model), False
     if model is not None and preset is not None:
         raise ConfigError("give a model or --preset, not both.")
     trained = model is not None and bundled(model) is not None and backbone is None
     if model is not None and (trained or model not in presets.PRESETS):
-        return model, schema.build(presets.Config, read_settings(model)["model"], "model")
+        return model, schema.build(presets.Config, read_settings(model)["model"], "model"), True
     chosen = preset or model
     if chosen is None and backbone is not None:
         chosen = read_backbone(backbone).config.name  # the preset these weights are
     chosen = chosen or "tiny"
-    return chosen, presets.preset(chosen)
+    return chosen, presets.preset(chosen), False
 
 
 def _card(model: str | None) -> str | None:
     """Where the card of a trained model lies: data, scores, limits."""
-    from adadino.model.checkpoint import bundled
+    from adadino.model.weights import bundled
 
     folder = None if model is None else bundled(model) or Path(model)
     if folder is None or not folder.is_dir():
@@ -200,7 +213,8 @@ def show(card: dict[str, Any]) -> None:
     budget = "" if card["k"] is None else f", k={card['k']}"
     title = f"GFLOPs, one {card['size']} x {card['size']} pair{budget}"
     rows.append((title, f"{card['gflops']:,.2f}", f"{gflops_paper:,.2f}" if gflops_paper else ""))
-    heading = card["name"] if card["backbone"] is None else f"{card['name']} ({card['backbone']})"
+    kind = card["backbone"] if card["trained"] else f"{card['backbone']}, a preset: not trained"
+    heading = card["name"] if card["backbone"] is None else f"{card['name']} ({kind})"
     print_table(heading, ("", "ours", "paper"), rows)
     if peer is not None:
         typer.echo(f"{peer['title']}, {peer['citation']}: {peer['description']}")
@@ -231,7 +245,7 @@ def _millions(count: float) -> str:
 
 def _next(model: str | None, name: str, config: Config) -> str:
     from adadino.config import PRESETS
-    from adadino.model.checkpoint import bundled
+    from adadino.model.weights import bundled
     from adadino.peers import PEERS
 
     if model is not None and bundled(model) is not None:

@@ -73,9 +73,9 @@ def command(
     quiet: Quiet = False,
     json: Json = False,
 ) -> None:
-    """Find what changed in many pairs, or between two mosaics; the same command goes on.
+    r"""Find what changed in many pairs, or between two mosaics; the same command goes on.
 
-    Without --workers 0 it needs Ray: pip install 'adadino[ray]'.
+    Without --workers 0 it needs Ray: pip install 'adadino\[ray]'.
     """
     from adadino.area import predict_area
     from adadino.area.pairs import as_mosaics, read_pairs

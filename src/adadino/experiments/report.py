@@ -108,13 +108,11 @@ def _picture(table: Table, filled: Sequence[Filled], path: Path, note: str) -> N
         means = [sum(v) / len(v) for v in values]
         error = [[m - min(v) for m, v in zip(means, values, strict=True)]]
         error.append([max(v) - m for m, v in zip(means, values, strict=True)])
-        several = any(len(v) > 1 for v in values)
-        axis.barh(names, means, xerr=error if several else None, color=colour)
+        # Points and not bars: the rows are close together, and a bar that does not begin at zero
+        # shows ratios that are not there.
+        axis.errorbar(means, names, xerr=error, fmt="o", color=colour, capsize=3)
         axis.set(title=who, xlabel=LABELS[metric])
-        low, high = min(means), max(means)
-        if low > 0.8 * high:  # close together: show the differences, not the bars
-            margin = max(0.25 * (high - low), 0.01 * high)
-            axis.set_xlim(low - margin, high + margin)
+        axis.margins(x=0.15)
         axis.grid(axis="x", alpha=0.3)
     figure.suptitle("\n".join([table.title, *textwrap.wrap(note, 120)]), fontsize=9)
     write_atomic(path, lambda part: figure.savefig(part, dpi=110))

@@ -218,7 +218,9 @@ def check_target(
     if path.is_dir():
         raise WriteError(f"{path} is a folder; give the name of a file.")
     if path.exists() and not overwrite:
-        raise WriteError(f"{path} exists; choose another name, or --overwrite.")
+        raise WriteError(
+            f"{path} exists; choose another name, or replace it (--overwrite, overwrite=True)."
+        )
 
 
 @contextmanager

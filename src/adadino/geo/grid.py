@@ -125,6 +125,13 @@ def match(before: Grid, after: Grid) -> Match:
                 f"{after.height}, and neither has a coordinate system to align them by; crop "
                 "them to the same size, or georeference both."
             )
+        placed = Affine.identity() not in (before.transform, after.transform)
+        if placed and not before.is_close(after):
+            raise InputError(
+                f"neither date has a coordinate system, and they lie in different places: before "
+                f"at {_text(before.bounds)}, after at {_text(after.bounds)}; assign the system to "
+                "both (gdal_edit.py -a_srs), or remove the transforms to compare pixel by pixel."
+            )
         return Match(before, whole, before, equal=True)
     if before.crs is None or after.crs is None:
         without = "before" if before.crs is None else "after"

@@ -3,7 +3,8 @@
 - GeoPackage, FlatGeobuf and Shapefile keep the native CRS; GeoJSON is RFC 7946: EPSG:4326, seven
   decimals, shells counter-clockwise.
 - Equal frames give equal bytes: where a format records the day of writing, it is a fixed one.
-- Without a CRS coordinates are pixels, x right and y down; a `VectorWarning` says so.
+- Without a CRS coordinates are those of the raster, pixels with x right and y down if it has no
+  transform; a `VectorWarning` says so.
 """
 
 from __future__ import annotations
@@ -72,7 +73,8 @@ def write_layer(
     options = dict(form.options)
     if frame.crs is None:
         warnings.warn(
-            f"{path} has no coordinate system; its coordinates are pixels, x right and y down.",
+            f"{path} has no coordinate system; its areas are in pixels, and so are its coordinates "
+            "unless the images have a transform.",
             VectorWarning,
             stacklevel=2,
         )

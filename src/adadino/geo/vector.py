@@ -7,7 +7,8 @@
   counts are exact areas, and simplifying chooses corners and moves none.
 - `area_m2` and `perimeter_m` (holes included) are those of the changed pixels: planar on
   projected grids, in metres whatever the grid's unit; geodesic on the ellipsoid on geographic
-  ones; in pixels where there is no CRS. Simplifying changes the drawing, not the numbers.
+  ones, and where a projection's square metres are none (Web Mercator's at 52 degrees are 0.37);
+  in pixels where there is no CRS. Simplifying changes the drawing, not the numbers.
 - All polygons are simplified together as a coverage (Visvalingam-Whyatt). Simplified one by one
   (`preserve_topology`), neighbours overlapped in a tenth of random masks and some were invalid.
 """
@@ -44,6 +45,11 @@ class Pieces(NamedTuple):
     parts: Components
 
 
+TRUE = 0.01
+"""How far a projection's areas may be from the ground's to be taken as they are; UTM's are within
+0.1 %."""
+STRETCH_SIDE = 1000.0
+"""Metres on the map over which that is measured."""
 ROWS = 512
 """The rows of a band; a multiple of the usual tile sizes, so that no tile is read twice."""
 
@@ -62,7 +68,8 @@ def polygons(
     Args:
         mask: 1 is change; 0 and 255 (nodata) are not.
         probability: The probability of change.
-        grid: Where the pixels lie. Without a CRS, coordinates are pixels: x right, y down.
+        grid: Where the pixels lie. Without a CRS, coordinates are those of its transform: pixels,
+            x right and y down, if it has none.
         min_area: Smaller polygons are left out; in square metres (pixels without a CRS).
         simplify: How far outlines may move, in metres (pixels without a CRS): corners that span a
             triangle smaller than its square go. The staircase of pixels goes at one pixel.
@@ -116,7 +123,7 @@ def measured(
     shown = outlines[order]
     if simplify > 0:
         shown = _simplify(shown, _to_metres(grid), simplify)
-    if grid.crs is not None:
+    if grid.transform != Affine.identity():
         shown = _move(shown, grid.transform)
     fields = {
         "id": np.arange(1, len(order) + 1, dtype=np.int32),
@@ -180,16 +187,19 @@ def _measure(
     crs = _crs(grid)
     if crs is None:
         return count.astype(np.float64), shapely.length(outlines)
-    unit = _unit(crs)
+    unit, placed = _unit(crs), _move(outlines, grid.transform)
     if not crs.is_geographic:
-        pixel = abs(grid.transform.determinant) * unit**2
-        return count.astype(np.float64) * pixel, shapely.length(
-            _move(outlines, grid.transform)
-        ) * unit
+        if abs(_stretch(grid, crs) - 1) <= TRUE:
+            pixel = abs(grid.transform.determinant) * unit**2
+            return count.astype(np.float64) * pixel, shapely.length(placed) * unit
+        to_degrees = _to_degrees(crs)
+        placed = shapely.transform(
+            placed, lambda xy: np.column_stack(to_degrees.transform(xy[:, 0], xy[:, 1]))
+        )
+    else:
+        placed = _move(placed, Affine.scale(np.degrees(unit)))
     # Holes run against their shells, so that their areas are subtracted.
-    placed = shapely.orient_polygons(
-        _move(outlines, Affine.scale(np.degrees(unit)) * grid.transform)
-    )
+    placed = shapely.orient_polygons(placed)
     geod = _geod(crs)
     area = [geod.geometry_area_perimeter(outline)[0] for outline in placed]
     # The perimeter that comes with the area leaves out the holes.
@@ -213,13 +223,35 @@ def _to_metres(grid: Grid) -> Affine:
         return Affine.identity()
     unit = _unit(crs)
     if not crs.is_geographic:
-        return Affine.scale(unit) * _linear(grid.transform)
+        stretch = _stretch(grid, crs)
+        scale = 1.0 if abs(stretch - 1) <= TRUE else stretch**-0.5
+        return Affine.scale(unit * scale) * _linear(grid.transform)
     degrees = np.degrees(unit)
     _, y = grid.transform * (grid.width / 2, grid.height / 2)
     latitude, step, geod = y * degrees, 1e-3, _geod(crs)
     east = geod.inv(0, latitude, step, latitude)[2] / step
     north = geod.inv(0, latitude - step / 2, 0, latitude + step / 2)[2] / step
     return Affine.scale(east * degrees, north * degrees) * _linear(grid.transform)
+
+
+def _stretch(grid: Grid, crs: pyproj.CRS) -> float:
+    """Square metres on the map for one on the ground, at the centre of a projected grid."""
+    x, y = grid.transform * (grid.width / 2, grid.height / 2)
+    half = STRETCH_SIDE / 2 / _unit(crs)
+    square = shapely.box(x - half, y - half, x + half, y + half)
+    corners = shapely.get_coordinates(square)
+    lon, lat = _to_degrees(crs).transform(corners[:, 0], corners[:, 1])
+    if not (np.isfinite(lon).all() and np.isfinite(lat).all()):
+        return 1.0  # beyond the projection's world: the plane is all there is
+    ground = abs(_geod(crs).polygon_area_perimeter(lon, lat)[0])
+    return float(STRETCH_SIDE**2 / ground) if ground > 0 else 1.0
+
+
+def _to_degrees(crs: pyproj.CRS) -> pyproj.Transformer:
+    """From a projected system to longitude and latitude on its own ellipsoid."""
+    geodetic = crs.geodetic_crs
+    assert geodetic is not None, "a projected system stands on a geographic one"
+    return pyproj.Transformer.from_crs(crs, geodetic, always_xy=True)
 
 
 def _linear(transform: Affine) -> Affine:

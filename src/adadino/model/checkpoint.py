@@ -30,6 +30,7 @@ from adadino.model.inputs import ImageLike
 from adadino.model.lite0 import Lite0, load_lite0
 from adadino.model.weights import (
     BackboneWeights,
+    bundled,
     check_backbone,
     fetch,
     fingerprint,
@@ -46,7 +47,6 @@ if TYPE_CHECKING:
 
 FORMAT = 1
 WEIGHTS, SETTINGS = "model.safetensors", "config.json"
-_BUNDLED = Path(__file__).parent.parent / "bundled"
 
 
 def kind_of(config: Config) -> type[Detector]:
@@ -205,12 +205,6 @@ def predict(
     return (model if isinstance(model, Detector) else load(model)).predict(before, after)
 
 
-def bundled(name: str) -> Path | None:
-    """The folder of a model that comes with the package; None if there is none of this name."""
-    folder = _BUNDLED / name
-    return folder if name.isidentifier() and _is_file(folder / WEIGHTS) else None
-
-
 def read_settings(source: str | PathLike[str]) -> dict[str, Any]:
     """What a checkpoint says of itself, without loading its tensors."""
     return _settings(_find(source))
@@ -270,6 +264,11 @@ def _find(source: str | PathLike[str]) -> Path:
         )
     if is_hub_id(name):
         return fetch(name) / WEIGHTS
+    for inside in ("best", "final"):  # a run's folder
+        if _is_file(Path(source) / inside / WEIGHTS):
+            raise WeightsError(
+                f"{source} is a training run, not a checkpoint; take {Path(source) / inside}."
+            )
     raise WeightsError(
         f"there is no checkpoint {source}: expected a folder with {WEIGHTS}. Check the path, "
         "or take the bundled model, tiny."

@@ -27,6 +27,8 @@ from adadino.errors import NormalizationWarning, WeightsError
 from adadino.model.backbone import Backbone
 from adadino.model.layouts import find_layout, translate
 
+_BUNDLED = Path(__file__).parents[1] / "bundled"
+
 
 class BackboneWeights(NamedTuple):
     """Weights under our names, and what they said of themselves."""
@@ -42,13 +44,14 @@ def read_backbone(source: str | Path, config: BackboneConfig | None = None) -> B
     """Read and check backbone weights.
 
     Args:
-        source: A file, a folder, or a hub id such as `facebook/dinov3-vitl16-pretrain-sat493m`.
+        source: A file, a folder, a hub id such as `facebook/dinov3-vitl16-pretrain-sat493m`, or a
+            model of ours that holds its backbone: a checkpoint's folder, a bundled model's name.
         config: The backbone they must fit; by default the preset whose shapes they have.
 
     Raises:
         WeightsError: They cannot be had, read or used; the message says which tensor and why.
     """
-    raw, described = _read(source)
+    raw, described = _own(*_read(source))
     layout = find_layout(raw, source)
     tensors = translate(raw, layout, source)
     if config is None:
@@ -73,6 +76,27 @@ def read_backbone(source: str | Path, config: BackboneConfig | None = None) -> B
             config, mean=mean, std=std, weights=str(source), fingerprint=fingerprint(tensors)
         ),
     )
+
+
+def bundled(name: str) -> Path | None:
+    """The folder of a model that comes with the package; None if there is none of this name."""
+    folder = _BUNDLED / name
+    whole = os.path.isfile(folder / "model.safetensors")  # noqa: PTH113, names may be too long for pathlib
+    return folder if name.isidentifier() and whole else None
+
+
+def _own(
+    raw: dict[str, Tensor], described: dict[str, Any]
+) -> tuple[dict[str, Tensor], dict[str, Any]]:
+    """Of a checkpoint of ours the backbone and what it says of it; of anything else, all."""
+    model = described.get("model")
+    if not isinstance(model, dict) or not isinstance(model.get("backbone"), dict):
+        return raw, described
+    for prefix in ("encoder.backbone.", "backbone."):
+        mine = {n.removeprefix(prefix): t for n, t in raw.items() if n.startswith(prefix)}
+        if mine:
+            return mine, model["backbone"]
+    return raw, described
 
 
 def make_backbone(weights: BackboneWeights) -> Backbone:
@@ -156,6 +180,8 @@ def fetch(source: str) -> Path:
 def _read(source: str | Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
     """Tensors as they are named there, and the JSON that came with them."""
     path = Path(source)
+    if not os.path.exists(path) and (ours := bundled(str(source))):  # noqa: PTH110
+        path = ours
     if not os.path.exists(path):  # noqa: PTH110, pathlib raises for names that are too long
         if not is_hub_id(source):
             raise WeightsError(

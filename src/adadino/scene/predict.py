@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING
 from adadino.errors import ConfigError
 from adadino.files import work_folder
 from adadino.geo.cog import BLOCK
+from adadino.geo.grid import Grid
 from adadino.geo.stac import write_item
 from adadino.result import SceneResult
 from adadino.scene.facts import scene_facts, scene_tags
@@ -153,7 +154,7 @@ def _write(
         shift=pair.shift,
         registered=pair.registered,
         outputs=tuple(targets.files),
-        warnings=(*pair.warnings, *forward.warnings),
+        warnings=(*pair.warnings, *forward.warnings, *_unplaced(grid)),
         mask_path=targets.mask,
         probability_path=targets.probability,
         before=pair.before,
@@ -195,3 +196,10 @@ def _write_item(result: SceneResult, targets: Targets, tags: Mapping[str, object
         properties=properties,
         inputs=(result.before, result.after),
     )
+
+
+def _unplaced(grid: Grid) -> tuple[str, ...]:
+    """What to say where pixels are all there is to measure by."""
+    if grid.crs is not None:
+        return ()
+    return ("neither date has a coordinate system: areas and lengths are in pixels.",)

@@ -40,6 +40,7 @@ from adadino.training.config import RunConfig
 from adadino.training.data import PairData
 from adadino.training.folder import (
     CARD,
+    CONFIG,
     ENVIRONMENT,
     FINAL,
     LAST,
@@ -95,13 +96,15 @@ def train(
             DevicesWarning,
             stacklevel=2,
         )
+    # A new run's first: weights that cannot be read should leave no folder behind.
+    model = None if (folder / CONFIG).exists() else _make_model(config, warn=first)
     with locked(folder, "training run") if first else contextlib.nullcontext():
         if first:
             resume = open_run(folder, config, overwrite=overwrite)
             describe(folder, sets)
         else:
             resume = None if overwrite else checkpoint_of(folder)
-        task = ChangeTask(_make_model(config, warn=first), config)
+        task = ChangeTask(_make_model(config, warn=first) if model is None else model, config)
         _fit(trainer, task, sets, folder, resume=resume)
         epochs = int(task.history[-1]["epoch"])
         if first:
@@ -156,7 +159,8 @@ def _make_model(config: RunConfig, *, warn: bool) -> Detector:
     if warn and random and model.dino is not None:
         warnings.warn(
             "the frozen backbone is random: set model.backbone.weights to DINOv3 weights "
-            "(README, DINOv3's weights). What is learned on it says nothing about the method.",
+            "(README, DINOv3's weights), or for the preset tiny to tiny, the bundled model's. What "
+            "is learned on it says nothing about the method.",
             BackboneWarning,
             stacklevel=3,
         )

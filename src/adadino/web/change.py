@@ -71,10 +71,9 @@ def cut_for_screen(folder: Path, display: Display, threshold: float) -> Cut:
     frame = polygons(mask, chance, small)
     if step > 1 and grid.crs is None:  # lengths were counted in larger pixels
         across, down = grid.width / shape[1], grid.height / shape[0]
-        frame["geometry"] = shapely.transform(frame.geometry.values, lambda p: p * (across, down))
         frame["area_m2"] *= across * down
         frame["perimeter_m"] *= math.sqrt(across * down)
-    if grid.crs is not None and not display.native:
+    if not display.native:
         frame = frame.set_crs(None, allow_override=True)
         frame["geometry"] = shapely.transform(frame.geometry.values, lambda p: _moved(p, grid))
     return Cut(frame, step, _share(mask))
@@ -140,8 +139,6 @@ def write_picture(
     if len(frame) and shape != (grid.height, grid.width):
         # What is smaller than a pixel of the picture is brought back.
         to_map = coarse_grid(grid, shape).transform
-        if grid.crs is None:
-            to_map = ~grid.transform * to_map
         drawn = rasterize(frame.geometry, shape, transform=to_map, all_touched=True, dtype="uint8")
         change[(drawn == 1) & (change != MASK.nodata)] = 1
     dates = view_path(folder, "before"), view_path(folder, "after")
