@@ -18,7 +18,7 @@ pytestmark = pytest.mark.filterwarnings("ignore:the frozen backbone is random")
 
 SMALL_BACKBONE = (
     *("--preset", "tiny", "--model.backbone.dim", 32, "--model.backbone.depth=4"),
-    *("--model.backbone.heads", 2, "--model.backbone.ffn=64", "--model.cpgr.width", 16),
+    *("--model.backbone.heads", 2, "--model.backbone.ffn=64"),
 )
 LARGE = ("snunet", "changeformer")
 SLOW = [pytest.param(name, marks=pytest.mark.slow if name in LARGE else ()) for name in PEERS]
@@ -42,7 +42,10 @@ def train(adadino, data, tmp_path):
     def run(name, *more, output=tmp_path / "run"):
         settings = ["--augment.size", 64, "--data.workers", 0, "--train.batch", 2]
         settings += ["--train.accumulate", 1, "--train.epochs", 1]
-        settings += SMALL_BACKBONE if name in PEERS and PEERS[name].backbone else ()
+        spec = PEERS.get(name)
+        if spec is not None and spec.backbone:
+            settings += SMALL_BACKBONE
+            settings += ["--model.cpgr.width", 16] if spec.decoder else []
         return adadino("train", "--model", name, "--data", data, "-o", output, *settings, *more)
 
     return run

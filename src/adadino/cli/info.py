@@ -256,5 +256,6 @@ def _next(model: str | None, name: str, config: Config) -> str:
     dino = config.peer is None or PEERS[config.peer].backbone
     if config.peer is not None:
         what = f"--model {name}" + (f" --preset {config.backbone.name}" if dino else "")
-    weights = " --model.backbone.weights FILE" if dino and config.backbone.name != "tiny" else ""
+    source = "tiny" if config.backbone.name == "tiny" else "FILE"  # the bundled model's own
+    weights = f" --model.backbone.weights {source}" if dino else ""
     return f"adadino train {what} --data DIR{weights}"

@@ -40,4 +40,4 @@ def command(
         print_json({"outputs": [dest / name for name in splits], "pairs": len(paths)})
         return
     typer.echo(f"{len(paths)} pairs of {size} x {size} pixels in {dest}")
-    typer.echo(f"next: adadino train --preset tiny --data {dest} -o runs/synthetic")
+    typer.echo(f"next: adadino train --preset tiny --model.backbone.weights tiny --data {dest}")
