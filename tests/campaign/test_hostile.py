@@ -232,6 +232,15 @@ def test_a_record_that_is_none_counts_as_not_finished(tmp_path, record):
     assert Ledger(tmp_path).record(unit) is None
 
 
+def test_a_zip_whose_names_are_not_what_they_say_is_refused(tmp_path):
+    with zipfile.ZipFile(tmp_path / "x.zip", "w") as archive:
+        archive.writestr("ä.png", b"")  # not ASCII: the zip says that its names are UTF-8
+    named = (tmp_path / "x.zip").read_bytes()
+    (tmp_path / "x.zip").write_bytes(named.replace("ä".encode(), b"\xad\xad"))
+    with pytest.raises(DataError, match="is not a readable zip: 'utf-8' codec"):
+        prepare("folder", tmp_path / "x.zip", tmp_path / "out")
+
+
 def test_a_zip_with_a_member_without_a_name_is_refused(tmp_path):
     with zipfile.ZipFile(tmp_path / "x.zip", "w") as archive:
         archive.writestr("a", b"")

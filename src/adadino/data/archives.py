@@ -127,7 +127,8 @@ class Source:
     ) -> Iterator[Member]:
         try:
             archive = self._open_archives.enter_context(zipfile.ZipFile(file))
-        except (zipfile.BadZipFile, OSError, NotImplementedError) as error:
+        # UnicodeDecodeError: a name that is said to be UTF-8 and is not.
+        except (zipfile.BadZipFile, OSError, NotImplementedError, UnicodeDecodeError) as error:
             raise DataError(
                 f"{origin} is not a readable zip: {error}. Download it again; other kinds of "
                 "archive must be unpacked first."
