@@ -351,6 +351,7 @@ VIEW = {
         {"created": "long ago"}, {"state": "begun"}, {"source": "9f73a"}, {"bands": "1"},
         {"view": {"width": 3}}, {"view": {"mer": 1}}, {"result": []},
         {"view": VIEW | {"transform": [0, 0, 5, 0, -0.5, 5]}}, {"view": VIEW | {"width": -1}},
+        {"view": VIEW | {"transform": []}},
     ],
 )  # fmt: skip
 def test_a_record_of_the_server_that_is_none_is_no_job(tmp_path, change):

@@ -91,6 +91,8 @@ def _check_view(view: dict[str, Any]) -> None:
     found = Display.from_dict(view)
     _VIEW.validate_json(json.dumps(view), strict=True)
     sizes = (found.width, found.height, found.resolution, found.levels)
+    if len(found.transform) != 6:
+        raise ValueError(f"the view has a transform of {len(found.transform)} numbers")
     pixel = (found.transform[0], -found.transform[4]) if found.native else (1.0, 1.0)
-    if len(found.transform) != 6 or not all(0 < value < 1e15 for value in (*sizes, *pixel)):
+    if not all(0 < value < 1e15 for value in (*sizes, *pixel)):
         raise ValueError(f"the view has sizes {sizes} and pixels {pixel}")
