@@ -15,15 +15,10 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import faulthandler
-import gc
-import importlib
 import itertools
-import json
-import os
 import statistics
 import subprocess
 import sys
-import tempfile
 import time
 import traceback
 from collections.abc import Callable, Iterator
@@ -33,128 +28,20 @@ from pathlib import Path
 import engine_checks
 import engine_parts
 import torch
+from engine_bench import Bench, Rows, rounded
 from engine_checks import changed
+from engine_first import first, first_child
+from engine_profile import paper_profile, profile
 from torch.nn.attention import SDPBackend
 
-from adadino.config import preset
 from adadino.engine import benchmark, ffn, optimize, report
 from adadino.engine.agreement import agree
 from adadino.engine.benchmark import Protocol, Report
-from adadino.engine.cache import keep_compiled
 from adadino.engine.kernels import attention, gather, has_triton, select
-from adadino.model.adadino import AdaDINO
-from adadino.profiling import exact_fp32, ffn_ms, wait
+from adadino.profiling import exact_fp32, wait
 
-Rows = Iterator[dict]
 BATCHES, SIDES = (2, 4, 8, 32, 64), (512, 1024, 2048)
 """Of the sweeps; 1 and 16 pairs of 256 pixels are measured before."""
-WAYS = ({}, {"cuda_graph": False}, {"cuda_graph": False, "compile": False})
-"""How to run the engine: as it is meant, and what is left if that fails."""
-
-
-class Bench:
-    """What the steps share: the settings, the model, the clock and what was found so far."""
-
-    def __init__(self, args: argparse.Namespace) -> None:
-        self.args, self.began = args, time.perf_counter()
-        self.device = torch.device(args.device)
-        self.cuda = self.device.type == "cuda"
-        self.config = preset(args.preset)
-        self.full = self.config.bscs.chunks
-        self.report = Report()
-        self.way: dict[str, bool] = {}
-        self.plain: AdaDINO | None = None
-        self.path: Path = args.out / "engine.json"
-        self.found: dict[str, list] = {}
-        if args.go_on:
-            self.found = json.loads(self.path.read_text())
-
-    def left(self) -> float:
-        """Seconds of the budget."""
-        return self.args.budget - (time.perf_counter() - self.began)
-
-    def add(self, step: str, row: dict) -> None:
-        """Keep a row: on the screen, and in the file at once."""
-        print(f"[{step}]", *(f"{key}={value}" for key, value in row.items()), flush=True)
-        self.found.setdefault(step, []).append(row)
-        part = self.path.with_suffix(".part")
-        part.write_text(json.dumps(self.found, indent=1, default=str))
-        part.replace(self.path)
-
-    def grid(self) -> int:
-        """Patches along a side."""
-        return self.args.size // self.config.stride
-
-    def model(self) -> AdaDINO:
-        """The plain model, fp32, random weights."""
-        if self.plain is None:
-            self.plain = engine_checks.lively(self.config, self.device)
-        return self.plain
-
-    def cells(
-        self, mode: str, budgets: list[int], batch: int, size: int, protocol: Protocol
-    ) -> Rows:
-        """Rows of `adadino benchmark`, one by one, each while there is time."""
-        for k in budgets:
-            if self.left() < 0:
-                yield {"mode": mode, "k": k, "why": "left out: the budget is spent"}
-                continue
-            found = self._cell(mode, k, batch, size, protocol)
-            self.report.rows += found.rows
-            self.report.skipped += found.skipped
-            benchmark.fill_speedups(self.report, self.full)
-            rows = self.report.rows[len(self.report.rows) - len(found.rows) :]
-            yield from (
-                {**_short(dataclasses.asdict(row)), "ms_per_pair": round(1e3 / row.pairs_per_s, 3),
-                 "protocol": f"{protocol.warmup}+{protocol.measured}", **self.way}
-                for row in rows
-            )  # fmt: skip
-            yield from ({"why": reason} for reason in found.skipped)
-
-    def _cell(self, mode: str, k: int, batch: int, size: int, protocol: Protocol) -> Report:
-        ways = WAYS[WAYS.index(self.way) :] if mode != "paper" else ({},)
-        for way in ways:
-            try:
-                found = benchmark.run(
-                    self.config,
-                    modes=[mode],
-                    budgets=[k],
-                    shapes=[(batch, size)],
-                    device=self.device,
-                    protocol=protocol,
-                    reference=False,
-                    plain=self.model(),
-                    **way,
-                )
-            except Exception:
-                if way is ways[-1] or not self.usable():
-                    raise
-                traceback.print_exc(limit=-6)
-                print(f"that was with {way or 'the defaults'}; trying another way", flush=True)
-                self.free()
-            else:
-                self.way = way if mode != "paper" else self.way
-                return found
-        raise AssertionError("no way left")
-
-    def usable(self) -> bool:
-        """Whether the device still answers: after some errors it does not, in this process."""
-        try:
-            wait(self.device)
-            torch.zeros(1, device=self.device).add_(1).item()
-        except Exception:
-            return False
-        return True
-
-    def free(self) -> None:
-        """Give back what is no longer needed."""
-        gc.collect()
-        if self.cuda:
-            torch.cuda.empty_cache()
-
-
-def _short(row: dict) -> dict:
-    return {name: round(v, 3) if isinstance(v, float) else v for name, v in row.items()}
 
 
 # --- the steps ---
@@ -198,116 +85,9 @@ def reference(b: Bench) -> Rows:
         b.report.reference += found.reference
         b.report.skipped += found.skipped
         spent = round(time.perf_counter() - began, 1)
-        rows = [_short(dataclasses.asdict(one)) for one in found.reference]
+        rows = [rounded(dataclasses.asdict(one)) for one in found.reference]
         yield from ({**row, "seconds": spent} for row in rows)
         yield from ({"name": name, "why": reason} for reason in found.skipped)
-
-
-GROUPS = {
-    "compiled": ("triton_",),
-    "attention": ("sdpa", "flash", "fmha", "attention"),
-    "conv": ("conv", "fprop", "depthwise", "dgrad"),
-    "GEMM": ("gemm", "gemv", "nvjet", "cutlass", "xmma", "cublas", "splitk", "_mm", "::mm", "::bmm",
-             "addmm"),
-    "engine's kernels": ("_layer_norm", "_pair_norm", "_rope", "_activate", "_group_affine",
-                         "_affine_silu", "_context", "_gated_residual", "_slices", "_decide",
-                         "_gather"),
-}  # fmt: skip
-"""Kernels by what is in their names; the first that fits counts."""
-PLAIN_GROUPS = {
-    "turned over for cuDNN": ("nchwto", "nhwcto"),
-    "attention": GROUPS["attention"],
-    "conv": GROUPS["conv"],
-    "GEMM": GROUPS["GEMM"],
-    "GELU": ("gelu",),
-    "norms": ("layer_norm", "group_norm", "groupnorm", "rowwisemoments", "batch_norm", "bn_fw"),
-    "cat and copies": ("catarray", "copy"),
-    "resizing": ("upsample",),
-    "gather": ("index", "gather"),
-    "reductions": ("reduce", "softmax", "topk", "sort"),
-    "elementwise": ("elementwise", "pointwise"),
-}
-"""The same for the plain model, where every operation is a kernel of PyTorch's."""
-
-
-def group_of(kernel: str, mode: str = "fast") -> str:
-    name, groups = kernel.lower(), PLAIN_GROUPS if mode == "paper" else GROUPS
-    fits = (group for group, parts in groups.items() if any(part in name for part in parts))
-    return next(fits, "other")
-
-
-def profile(b: Bench, mode: str = "fast", shown: int = 12) -> Rows:
-    """Device time by group and by kernel; without a graph, so that every kernel has its name."""
-    from torch.profiler import ProfilerActivity
-    from torch.profiler import profile as record
-
-    made = benchmark.make(b.model(), mode, **{**b.way, "cuda_graph": False})
-    run = benchmark.without_graph(made)
-    images = [torch.rand(b.args.batch, 3, b.args.size, b.args.size, device=b.device) for _ in "ab"]
-    kinds = [ProfilerActivity.CPU, *([ProfilerActivity.CUDA] if b.cuda else [])]
-    for k in (b.full, 6):
-        with torch.no_grad(), benchmark.arithmetic(mode):
-            for _ in range(3):
-                run(*images, k=k)
-            wait(b.device)
-            with record(activities=kinds) as trace:
-                run(*images, k=k)
-                wait(b.device)
-        averages = trace.key_averages()
-        name = "self_device_time_total" if b.cuda else "self_cpu_time_total"
-        spent = sorted(((getattr(e, name), e) for e in averages), key=lambda one: -one[0])
-        spent = [(us, e) for us, e in spent if us > 0 and (not b.cuda or _on_device(e))]
-        total = sum(us for us, _ in spent)
-        groups: dict[str, float] = {}
-        for us, event in spent:
-            group = group_of(event.key, mode)
-            groups[group] = groups.get(group, 0) + us
-        yield {
-            "what": f"{mode} k={k}",
-            "ms": round(total / 1e3, 2),
-            **{g: round(us / 1e3, 2) for g, us in sorted(groups.items(), key=lambda one: -one[1])},
-        }
-        with (b.args.out / "profile.txt").open("a") as text:
-            print(f"# {mode}, k={k}: {total / 1e3:.2f} ms of device time", file=text)
-            for us, e in spent[:80]:
-                group = group_of(e.key, mode)
-                print(f"{us / 1e3:9.3f} ms {e.count:5d} x  [{group}] {e.key}", file=text)
-        for us, e in spent[:shown]:
-            yield {"kernel": e.key[:60], "ms": round(us / 1e3, 3), "calls": e.count}
-
-
-def paper_profile(b: Bench) -> Rows:
-    """Where the plain model in fp32 spends its time: by part, by kind of kernel, by kernel."""
-    model = b.model()
-    images = [torch.rand(b.args.batch, 3, b.args.size, b.args.size, device=b.device) for _ in "ab"]
-    blocks = list(model.encoder.backbone.blocks)
-    parts = {
-        "FFN": [block.ffn for block in blocks],
-        "attention": [block.attn for block in blocks],
-        "norms of the blocks": [n for block in blocks for n in (block.norm1, block.norm2)],
-        "policies": list(model.encoder.bscs.policies),
-        "CGLA": list(model.encoder.cgla.values()),
-        "  its f_rel": [one.f_rel for one in model.encoder.cgla.values()],
-        "  its f_loc": [one.f_loc for one in model.encoder.cgla.values()],
-        "neck": [model.neck],
-        "decoder": [model.decoder],
-        "encoder": [model.encoder],
-        "all": [model],
-    }
-    with exact_fp32():
-        for k in (b.full, 6):
-            run = lambda k=k: model(*images, k=k)  # noqa: E731
-            ffn_ms([model], run, b.device, times=1)  # libraries choose their algorithms
-            spent = {name: ffn_ms(some, run, b.device, times=1) for name, some in parts.items()}
-            yield {"what": f"paper k={k}, ms", **_short(spent)}
-        yield from engine_parts.plain_attention(b.config, b.args.batch, b.grid(), b.device)
-    yield from profile(b, "paper", shown=25)
-
-
-def _on_device(event: object) -> bool:
-    """A kernel: neither the operator that launched it, nor a mark around several of them."""
-    there = getattr(event, "device_type", None) == torch.autograd.DeviceType.CUDA
-    return there and not getattr(event, "is_user_annotation", False)
 
 
 def fp8(b: Bench) -> Rows:
@@ -426,83 +206,6 @@ def paper(b: Bench) -> Rows:
     slow = b.args.batch * 5 * 25 / 28  # seconds of 5 budgets, 25 batches, about 28 pairs/s
     protocol = b.args.protocol if b.left() > 1.2 * slow else Protocol(2, 6)
     yield from b.cells("paper", [b.full, 6, 10, 8, 4], b.args.batch, b.args.size, protocol)
-
-
-def first(b: Bench) -> Rows:
-    """The first call of the first process, with an empty cache, then of the next one."""
-    with tempfile.TemporaryDirectory() as cache:
-        for name in ("cold", "from the cache"):
-            if b.left() < 20:
-                yield {"first call": name, "why": "left out: the budget is spent"}
-                continue
-            environment = {**os.environ, "ADADINO_CACHE": cache}
-            for variable in ("TORCHINDUCTOR_CACHE_DIR", "TRITON_CACHE_DIR"):
-                environment.pop(variable, None)
-            command = [sys.executable, __file__, "--first", *b.args.given]
-            began = time.perf_counter()
-            done = subprocess.run(
-                command, env=environment, capture_output=True, text=True, check=False,
-                timeout=max(b.left() + 30, 60),
-            )  # fmt: skip
-            if done.returncode:
-                print(done.stderr[-2000:], flush=True)
-                yield {"first call": name, "why": f"exit status {done.returncode}"}
-                continue
-            row = json.loads(done.stdout.splitlines()[-1])
-            yield {"first call": name, **row, "process_s": round(time.perf_counter() - began, 1)}
-
-
-def first_child(b: Bench) -> None:
-    """The other side of `first`: one engine and its first calls, as JSON on the last line.
-
-    A first call is `unrecorded_s` and `record_s` together. `pixels_s`, `encoder_s` and `decoder_s`
-    are parts of the former; `trace_s`, `guards_s` and `load_s` (or compile) are the compiler's
-    parts of pixels and decoder.
-    """
-    model = b.model()
-    wait(b.device)
-    images = [torch.rand(b.args.batch, 3, b.args.size, b.args.size, device=b.device) for _ in "ab"]
-    times = {"began": time.perf_counter()}
-
-    def passed(name: str) -> None:
-        wait(b.device)
-        times[name] = time.perf_counter()
-
-    keep_compiled()  # as `optimize` does, before the compiler settles on a folder of its own
-    importlib.import_module("torch._inductor.compile_fx")
-    passed("import_s")
-    made = benchmark.make(model, "fast", compile=True)
-    passed("fold_s")
-    hooks = [
-        made.encoder.register_forward_pre_hook(lambda *_: passed("pixels_s")),
-        made.encoder.register_forward_hook(lambda *_: passed("encoder_s")),
-    ]
-    made.unrecorded(*images, k=6)
-    passed("decoder_s")
-    for hook in hooks:
-        hook.remove()
-    made(*images, k=6)
-    passed("record_s")
-    made(*images, k=6)
-    passed("second_call_s")
-    names = list(times)
-    row = {n: times[n] - times[m] for m, n in itertools.pairwise(names)}
-    row["unrecorded_s"] = sum(row[n] for n in ("pixels_s", "encoder_s", "decoder_s"))
-    utils = importlib.import_module("torch._dynamo.utils")
-    for name, phase in (
-        ("trace_s", "bytecode_tracing"),
-        ("guards_s", "build_guards"),
-        ("load_s", "OutputGraph.call_user_compiler"),
-    ):
-        row[name] = sum(utils.compilation_time_metrics.get(phase, ()))
-    found = {n: dict(utils.counters[n]) for n in ("aot_autograd", "inductor")}
-    hits = {
-        f"{name}: {key}": count
-        for name, counts in found.items()
-        for key, count in counts.items()
-        if key.endswith(("cache_hit", "cache_miss", "cache_bypass"))
-    }
-    print(json.dumps({n: round(t, 2) for n, t in row.items()} | hits))
 
 
 def parts(b: Bench) -> Rows:

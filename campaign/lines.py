@@ -9,6 +9,7 @@ import random
 import shutil
 import warnings
 from collections.abc import Sequence
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -120,12 +121,7 @@ class CommandLine(Target):
 
     def inputs(self, seed: int) -> Any:
         """Half are random options with random values, half lines in order with some changes."""
-        import typer
-
-        from adadino.cli.app import app
-
         self.seeds()
-        self.root: Any = typer.main.get_command(app)  # once: it takes longer than most lines
         options = {
             verb: [
                 name for p in self.root.commands[verb].params for name in p.opts if name[0] == "-"
@@ -193,6 +189,15 @@ class CommandLine(Target):
             raise AssertionError(f"exit code {result.exit_code}")
         if "Traceback" in result.output:
             raise AssertionError("a traceback was printed")
+
+    @cached_property
+    def root(self) -> Any:
+        """The command, built once: that takes longer than most lines."""
+        import typer
+
+        from adadino.cli.app import app
+
+        return typer.main.get_command(app)
 
     def _known(self, testing: Any) -> Any:
         """Have typer take the command that is already built."""

@@ -10,6 +10,19 @@ from pathlib import Path
 
 import pytest
 
+resource = pytest.importorskip("resource", reason="limits of a process are POSIX")
+
+
+@contextmanager
+def full_after(size: int) -> Iterator[None]:
+    """No file may grow beyond so many bytes, as on a disk that has run full."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+
 
 @contextmanager
 def small_disk(folder: Path, size: int) -> Iterator[Path]:

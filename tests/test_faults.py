@@ -29,22 +29,9 @@ from adadino.web.server import serve
 from adadino.web.settings import Settings
 from adadino.web.store import JobStore
 from tests.area.regions import area, make_model, tree
-from tests.disks import closed_folder, fill, small_disk
+from tests.disks import closed_folder, fill, full_after, small_disk
 from tests.scene_runs import NAMES, a_model, run
 from tests.training.runs import config
-
-resource = pytest.importorskip("resource", reason="limits of a process are POSIX")
-
-
-@contextlib.contextmanager
-def full_after(size):
-    """No file may grow beyond so many bytes, as on a disk that has run full."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (size, hard))
-    try:
-        yield
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
 
 
 @pytest.fixture(scope="module")

@@ -25,8 +25,7 @@ from adadino.web.app import create_app
 from adadino.web.demo import demo_job, unpack_demo
 from adadino.web.settings import Limits, Settings
 from adadino.web.worker import Worker
-
-resource = pytest.importorskip("resource", reason="limits of a process are POSIX")
+from tests.disks import full_after
 
 
 def application(tmp_path, **limits):
@@ -52,17 +51,6 @@ def noise(seed):
 
 def pair():
     return {"before": ("a.png", noise(1)), "after": ("b.png", noise(2))}
-
-
-@contextmanager
-def full_after(size):
-    """No file may grow beyond so many bytes, as on a disk that has run full."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (size, hard))
-    try:
-        yield
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
 
 
 @pytest.mark.parametrize("size", [50_000, 200])  # in the first file; in the job's record
