@@ -16,6 +16,7 @@ import argparse
 import dataclasses
 import faulthandler
 import itertools
+import math
 import statistics
 import subprocess
 import sys
@@ -38,10 +39,12 @@ from adadino.engine import benchmark, ffn, optimize, report
 from adadino.engine.agreement import agree
 from adadino.engine.benchmark import Protocol, Report
 from adadino.engine.kernels import attention, gather, has_triton, select
-from adadino.profiling import exact_fp32, wait
+from adadino.profiling import exact_fp32, gflops, wait
 
-BATCHES, SIDES = (2, 4, 8, 32, 64), (512, 1024, 2048)
-"""Of the sweeps; 1 and 16 pairs of 256 pixels are measured before."""
+BATCHES, SIDES = (1, 2, 4, 8, 16, 32, 64), (256, 512, 1024, 2048, 4096)
+"""Of the sweeps."""
+LONG = 2048
+"""A pair of 4096 takes half a minute, nearly all of it attention over 262,144 tokens."""
 
 
 # --- the steps ---
@@ -217,14 +220,63 @@ def parts(b: Bench) -> Rows:
 
 
 def sweeps(b: Bench) -> Rows:
-    """How cost grows with the batch, and with the side at a constant number of pixels."""
+    """How cost grows with the batch, and with the side at a constant number of pixels.
+
+    Not compiled, as in scenes: every shape would be compiled anew.
+    """
     size, pixels = b.args.size, b.args.batch * b.args.size**2
-    protocol = Protocol(2, 5) if b.cuda else b.args.protocol
-    batches, sides = (BATCHES, SIDES) if b.cuda else ((3,), (2 * size,))
-    for batch in batches:
-        yield from b.cells("fast", [6], batch, size, protocol)
-    for side in sides:
-        yield from b.cells("fast", [6], max(1, pixels // side**2), side, protocol)
+    batches, sides = (BATCHES, SIDES) if b.cuda else ((1, 3), (size, 2 * size))
+    shapes = {
+        "batch": [(batch, size) for batch in batches],
+        "size": [(max(1, pixels // side**2), side) for side in sides],
+    }
+    for name, several in shapes.items():
+        swept = Report()
+        for batch, side in several:
+            found = one_pass(b, batch, side) if side > LONG else swept_cell(b, batch, side)
+            swept.rows += found.rows
+            yield from (rounded(dataclasses.asdict(row)) for row in found.rows)
+            yield from ({"why": reason} for reason in found.skipped)
+            b.free()
+            if b.left() < 0:
+                yield {"why": f"left out after {(batch, side)}: the budget is spent"}
+                break
+        if len(swept.rows) > 1:
+            report.plot(swept, b.args.out / f"{name}.png", title=b.args.preset, sweep=name)
+
+
+def swept_cell(b: Bench, batch: int, side: int) -> Report:
+    """A point of a sweep, as `adadino benchmark` measures it."""
+    return benchmark.run(
+        b.config,
+        modes=["fast"],
+        budgets=[6],
+        shapes=[(batch, side)],
+        device=b.device,
+        protocol=Protocol(2, 5) if b.cuda else b.args.protocol,
+        reference=False,
+        plain=b.model(),
+        compile=False,
+    )
+
+
+def one_pass(b: Bench, batch: int, side: int) -> Report:
+    """A point that takes half a minute: its only pass counts, and its FFN is not taken apart."""
+    made = benchmark.make(b.model(), "fast", compile=False, cuda_graph=False)
+    images = [torch.rand(batch, 3, side, side, device=b.device) for _ in "ab"]
+    if b.cuda:
+        torch.cuda.reset_peak_memory_stats()
+    wait(b.device)
+    began = time.perf_counter()
+    made(*images, k=6)
+    wait(b.device)
+    spent = time.perf_counter() - began
+    memory = torch.cuda.max_memory_allocated() / 1e9 if b.cuda else None
+    cost = gflops(b.config, k=6, size=side)
+    row = benchmark.Row(
+        "fast", 6, batch, side, cost, batch / spent, None, None, math.nan, memory, spent
+    )
+    return Report(rows=[row])
 
 
 STEPS: dict[str, Callable[[Bench], Rows]] = {
@@ -274,15 +326,6 @@ def run_steps(b: Bench) -> None:
             return
 
 
-def sweep_rows(b: Bench, name: str) -> list[benchmark.Row]:
-    """The rows of one sweep: bf16 at k=6, one side and any batch, or one number of pixels."""
-    rows = [row for row in b.report.rows if (row.mode, row.k) == ("fast", 6)]
-    if name == "batch":
-        return [row for row in rows if row.size == b.args.size]
-    pixels = b.args.batch * b.args.size**2
-    return [row for row in rows if row.batch == max(1, pixels // row.size**2)]
-
-
 def finish(b: Bench) -> None:
     """The tables of `adadino benchmark`, and what went wrong."""
     if b.report.rows:
@@ -291,11 +334,6 @@ def finish(b: Bench) -> None:
             b.report, b.args.out, title=f"{b.args.preset} on {device}",
             published=b.args.preset == "vitl16", sweep=None,
         )  # fmt: skip
-        for name in ("batch", "size"):
-            swept = sweep_rows(b, name)
-            if len(swept) > 1:
-                path = b.args.out / f"{name}.png"
-                report.plot(Report(rows=swept), path, title=b.args.preset, sweep=name)
         for line in report.cells(b.report, published=b.args.preset == "vitl16"):
             print("  ".join(cell.rjust(8) for cell in line))
         for line in report.reference_cells(b.report):

@@ -5,7 +5,7 @@
 One step is what `adadino train` does for one batch: augmentation on the device, forward, the whole
 loss, backward, and every second step the optimizer. Data is already on the device, weights are
 random. `paper` is fp32 with TF32 off, eager; `bf16` holds the frozen weights in bf16 and runs the
-rest in autocast; `fast` compiles that.
+rest in autocast; `fast` compiles that; `graph` records it, forward to backward, as a CUDA graph.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ import torch
 
 from adadino.config import preset
 from adadino.data.augment import Augment
-from adadino.losses import total_loss
 from adadino.model.adadino import AdaDINO
 from adadino.profiling import exact_fp32
+from adadino.training.graph import Step, StepLoss, record, weigh
 from adadino.training.speed import ready
 
 
@@ -35,7 +35,8 @@ def measure(args: argparse.Namespace, mode: str, k: int) -> dict[str, object]:
     device = torch.device(args.device)
     with device:
         model = AdaDINO(config).train()
-    ready(model, precision="32" if mode == "paper" else "bf16", compile=mode == "fast")
+    compiled = mode in ("fast", "graph")
+    ready(model, precision="32" if mode == "paper" else "bf16", compile=compiled)
     parameters = [p for p in model.parameters() if p.requires_grad]
     optimizer = torch.optim.AdamW(parameters, lr=1e-4, fused=device.type == "cuda")
     augment = Augment()
@@ -44,12 +45,15 @@ def measure(args: argparse.Namespace, mode: str, k: int) -> dict[str, object]:
     before, after = (torch.randint(0, 256, shape, dtype=torch.uint8, device=device) for _ in "ab")
     mask = (torch.rand(args.batch, args.size, args.size, device=device) < 0.1).to(torch.uint8)
 
+    losses: Step = StepLoss(model, k=None, dice="micro")
+
     def step(index: int) -> torch.Tensor:
-        one, two, target = augment(before, after, mask, generator)
+        batch = augment(before, after, mask, generator)
+        nonlocal losses
+        if mode == "graph" and device.type == "cuda" and isinstance(losses, StepLoss):
+            losses = record(losses, batch, bf16=True)
         with torch.autocast(device.type, torch.bfloat16, enabled=mode != "paper"):
-            out = model(one, two)
-            delta = None if out.responses is None else out.responses.delta
-            loss = total_loss(out.logits, out.pyramid, delta, target, lambda_cgla=0.01).total
+            loss = weigh(losses(*batch), 0.01).total
         loss.backward()
         if (index + 1) * args.batch % 16 == 0:
             optimizer.step()

@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 
 from adadino.cli.app import app
 from adadino.errors import ConfigError, DataError
-from adadino.experiments import report, runner
+from adadino.experiments import report, runner, tables
 from adadino.experiments.runner import Setting, reproduce
 from adadino.experiments.tables import TABLES, Table
 from adadino.model.adadino import AdaDINO
@@ -145,9 +145,9 @@ def test_peers_and_ours_share_a_table_and_a_picture(tmp_path):
 def test_quick_runs_on_one_thread_and_gives_the_others_back(tmp_path, monkeypatch):
     seen = []
 
-    def result(row, seed, metrics, setting):
+    def result(row, seed, setting):
         seen.append(torch.get_num_threads())
-        return dict.fromkeys(metrics, 0.0)
+        return {"f1": 0.0, "iou": 0.0}
 
     monkeypatch.setattr(runner, "_result", result)
     monkeypatch.setattr(runner, "_synthetic", lambda *_: None)
@@ -157,6 +157,41 @@ def test_quick_runs_on_one_thread_and_gives_the_others_back(tmp_path, monkeypatc
         assert (seen, torch.get_num_threads()) == ([1], 2)
     finally:
         torch.set_num_threads(1)
+
+
+def test_a_cost_is_measured_once_whatever_the_seeds(tmp_path, monkeypatch):
+    table = dataclasses.replace(
+        subset("efficiency", "Ours + BSCS (k=6)"), metrics=("gflops", "pairs_per_s")
+    )
+    monkeypatch.setattr(runner, "_result", lambda *_: {})
+    measured = []
+
+    def throughput(model, **how):
+        measured.append(how)
+        return 3.0
+
+    monkeypatch.setattr(runner, "throughput", throughput)
+    setting = Setting(out=tmp_path, quick=True, seeds=(0, 1), overrides=SMALL)
+    for _ in range(2):
+        (filled,) = reproduce(table, setting)
+        assert filled.ours["pairs_per_s"] == [3.0]
+        assert len(filled.ours["gflops"]) == 1
+    (how,) = measured
+    assert (how["batch"], how["recorded"]) == (16, False)  # the paper's protocol is eager
+
+
+def test_some_rows_of_a_table(tmp_path):
+    rows = tables.only(TABLES["small-ablation"], ["Top-6", "4/16"]).rows
+    assert [row.name for row in rows] == [
+        "BSCS Top-6",
+        "Static Top-6",
+        "4/16, w/o CGLA",
+        "4/16, w/ CGLA",
+    ]
+    arguments = ["reproduce", "ablation", "--row", "Tip-6", "--quick", "-o", str(tmp_path)]
+    error = CliRunner().invoke(app, arguments).exception
+    assert isinstance(error, ConfigError)
+    assert "no row with 'Tip-6' in its name; it has: Frozen baseline" in str(error)
 
 
 def test_peers_go_with_the_first_table_only(tmp_path):

@@ -36,6 +36,10 @@ def command(
         bool,
         typer.Option("--peers", help="With table1: its peers, in one budget (the table peers)."),
     ] = False,
+    row: Annotated[
+        list[str] | None,
+        typer.Option(help="Only rows with this in their name; may be given several times."),
+    ] = None,
     data: Annotated[
         Path | None, typer.Option(help="Folder with sysu-cd/, whu-cd/, levir-cd/, levir-cd-plus/.")
     ] = None,
@@ -63,7 +67,7 @@ def command(
     from adadino.errors import ConfigError
     from adadino.experiments import report
     from adadino.experiments.runner import Setting, reproduce
-    from adadino.experiments.tables import PAPER_TABLES, TABLES
+    from adadino.experiments.tables import PAPER_TABLES, TABLES, only
 
     wanted: str = table
     if peers:
@@ -88,9 +92,11 @@ def command(
     # The other tables want another backbone; with --quick none wants any.
     every = TABLES if quick else PAPER_TABLES
     for name in every if wanted == "all" else [wanted]:
-        chosen = TABLES[name]
+        chosen = TABLES[name] if row is None else only(TABLES[name], row)
         study = chosen.rows[0].study
         note = f"Ours: seeds {seeds}, {study.split} split, {study.checkpoint} epoch, one matrix."
+        if jobs > 1 and "minutes" in chosen.metrics:
+            note += f" Minutes of training while {jobs} models shared the device."
         note = report.QUICK_NOTE if quick else note
         filled = reproduce(
             chosen, setting, lambda s: None if quiet or json else typer.echo(s, err=True)

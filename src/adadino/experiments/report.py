@@ -53,9 +53,7 @@ def lines(table: Table, filled: Sequence[Filled]) -> list[list[str]]:
             values = item.ours[metric]
             digits = 3 if metric == "parameters" else 2  # TinyCD has 0.285 M
             mean = f"{sum(values) / len(values):.{digits}f}"
-            # Every seed has the same parameters and costs the same.
-            several = len(values) > 1 and metric not in ("parameters", "gflops")
-            spread = f" ± {(max(values) - min(values)) / 2:.2f}" if several else ""
+            spread = f" ± {(max(values) - min(values)) / 2:.2f}" if len(values) > 1 else ""
             cells.append(mean + spread)
             if quoted(table, metric):
                 figure = item.row.paper.get(metric)
@@ -132,8 +130,8 @@ def _speed_picture(table: Table, filled: Sequence[Filled], path: Path, note: str
     )
     for axis, metric in zip(axes[0], scores, strict=True):
         for number, item in enumerate(filled, start=1):
-            values, speeds = item.ours[metric], item.ours["pairs_per_s"]
-            mean, speed = sum(values) / len(values), sum(speeds) / len(speeds)
+            values, speed = item.ours[metric], item.ours["pairs_per_s"][0]
+            mean = sum(values) / len(values)
             marker = "s" if item.row.name.startswith("AdaDINO") else "o"
             spread = [[mean - min(values)], [max(values) - mean]]
             # Numbers in the picture and names beside it: names would lie over one another.

@@ -13,7 +13,7 @@ import json
 import multiprocessing
 import statistics
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
@@ -29,10 +29,10 @@ from adadino.data.synthetic import write_dataset
 from adadino.devices import choose_device
 from adadino.errors import BackboneWarning, DataError
 from adadino.evaluation import Protocol, evaluate, same_size
-from adadino.experiments.tables import Metric, Row, Study, Table
+from adadino.experiments.tables import COSTS, Metric, Row, Study, Table
 from adadino.files import write_atomic
 from adadino.model.adadino import AdaDINO
-from adadino.model.checkpoint import kind_of, load
+from adadino.model.checkpoint import kind_of, load, new_model
 from adadino.model.detector import Detector
 from adadino.profiling import gflops, throughput
 from adadino.training.config import RunConfig, load_run
@@ -80,7 +80,7 @@ class Setting:
 
 @dataclass(frozen=True)
 class Filled:
-    """A row with our figures: one list entry for each seed."""
+    """A row with our figures: one list entry for each seed, of a cost only one."""
 
     row: Row
     ours: dict[Metric, list[float]]
@@ -120,41 +120,38 @@ def reproduce(table: Table, setting: Setting, say: Say = lambda _: None) -> list
             results = []
             for seed in setting.seeds:
                 say(f"{table.name}: {row.name}, seed {seed}")
-                results.append(_result(row, seed, table.metrics, setting))
-            filled.append(Filled(row, {m: [r[m] for r in results] for m in table.metrics}))
+                results.append(_result(row, seed, setting))
+            scores = [m for m in table.metrics if m not in COSTS]
+            ours: dict[Metric, list[float]] = {m: [r[m] for r in results] for m in scores}
+            if len(scores) < len(table.metrics):
+                costs = _costs(row, setting)
+                ours |= {m: [costs[m]] for m in table.metrics if m in COSTS}
+            filled.append(Filled(row, ours))
     return filled
 
 
 def _together(table: Table, setting: Setting, say: Say) -> None:
-    """Train what a table needs in several processes; the table then finds it done.
+    """Train and score what a table needs in several processes; the table then finds it done.
 
-    Speed is not measured here, where the models compete for the device.
+    Costs are not measured here, where the models compete for the device.
     """
-    timed = bool({"pairs_per_s", "minutes"} & set(table.metrics))
     # Rows that rank their chunks by another row's model wait for it.
     for later in (False, True):
         rows = [row for row in table.rows if (row.ranked_by is not None) == later]
         work = [(row, seed) for seed in setting.seeds for row in rows]
         context = multiprocessing.get_context("spawn")  # a fork would inherit CUDA
         with ProcessPoolExecutor(setting.jobs, mp_context=context) as pool:
-            runs = {
-                pool.submit(_alone, row, seed, () if timed else table.metrics, setting): (row, seed)
-                for row, seed in work
-            }
+            runs = {pool.submit(_alone, row, seed, setting): (row, seed) for row, seed in work}
             for run in as_completed(runs):
                 row, seed = runs[run]
                 run.result()
                 say(f"{table.name}: {row.name}, seed {seed}: trained")
 
 
-def _alone(row: Row, seed: int, metrics: Sequence[Metric], setting: Setting) -> None:
-    """One model in a process of its own, and its scores if there are metrics."""
+def _alone(row: Row, seed: int, setting: Setting) -> None:
+    """One model in a process of its own."""
     with _one_thread() if setting.quick else nullcontext():
-        if metrics:
-            _result(row, seed, metrics, setting)
-        else:
-            config = run_config(row, seed, setting, ranking=_order(row, seed, setting))
-            _trained(config, row.study, setting)
+        _result(row, seed, setting)
 
 
 @contextmanager
@@ -218,14 +215,13 @@ def _content(weights: str | None) -> str | None:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-def _result(
-    row: Row, seed: int, metrics: Sequence[Metric], setting: Setting
-) -> dict[Metric, float]:
+def _result(row: Row, seed: int, setting: Setting) -> dict[Metric, float]:
+    """A model's scores, and the minutes of its training."""
     config = run_config(row, seed, setting, ranking=_order(row, seed, setting))
-    scored = [_scored(config, row.study, protocol, metrics, setting) for protocol in row.protocols]
+    scored = [_scored(config, row.study, protocol, setting) for protocol in row.protocols]
     if row.pick == "worst":
-        return min(scored, key=lambda scores: scores[metrics[0]])
-    return {m: statistics.fmean(scores[m] for scores in scored) for m in metrics}
+        return min(scored, key=lambda scores: scores["f1"])
+    return {m: statistics.fmean(scores[m] for scores in scored) for m in scored[0]}
 
 
 def _order(row: Row, seed: int, setting: Setting) -> str | None:
@@ -237,23 +233,15 @@ def _order(row: Row, seed: int, setting: Setting) -> str | None:
 
 
 def _scored(
-    config: RunConfig,
-    study: Study,
-    protocol: Protocol,
-    metrics: Sequence[Metric],
-    setting: Setting,
+    config: RunConfig, study: Study, protocol: Protocol, setting: Setting
 ) -> dict[Metric, float]:
     """One model under one protocol, from its folder if it was scored before.
 
     Raises:
         DataError: It was scored on other pairs than there are now.
     """
-    device = choose_device(setting.device)
-    asked: list[object] = [protocol, sorted(metrics), study.split, study.checkpoint]
-    if "pairs_per_s" in metrics:
-        asked.append(torch.cuda.get_device_name(device) if device.type == "cuda" else device.type)
-    key = hashlib.sha256(repr(asked).encode()).hexdigest()[:10]
-    path = Path(config.output) / "results" / f"{key}.json"
+    asked = [protocol, study.split, study.checkpoint]
+    path = Path(config.output) / "results" / f"{_key(asked)}.json"
     if path.is_file():
         kept = json.loads(path.read_text())
         for root in config.data.root:
@@ -264,8 +252,9 @@ def _scored(
                 )
         found: dict[Metric, float] = kept["ours"]
         return found
+    device = choose_device(setting.device)
     model, seconds = _trained(config, study, setting)
-    ours = {"minutes": seconds / 60, "parameters": _count(model) / 1e6}
+    ours = {"minutes": seconds / 60}
     said = {}
     for root in config.data.root:
         dataset = PairFolder(root, study.split, tile=config.data.tile, cache=config.data.cache)
@@ -273,16 +262,43 @@ def _scored(
         name, f1, iou = Path(root).name, 100 * scores.confusion.f1, 100 * scores.confusion.iou
         ours |= {"f1": f1, "iou": iou, f"f1_{name}": f1, f"iou_{name}": iou}
         said[name] = scores.as_dict()
-    if "gflops" in metrics:
-        ours["gflops"] = gflops(model.config)
-    if "pairs_per_s" in metrics:
+    write_atomic(path, json.dumps({"ours": ours, "evaluation": said}, indent=2) + "\n")
+    return ours  # type: ignore[return-value]
+
+
+def _costs(row: Row, setting: Setting) -> dict[Metric, float]:
+    """What a row's model costs, from its folder if it was measured before on such a device.
+
+    Neither weights nor seeds matter to it: measured once, of an untrained model.
+    """
+    seed, batch = setting.seeds[0], row.protocols[0].batch
+    config = run_config(row, seed, setting, ranking=_order(row, seed, setting))
+    device = choose_device(setting.device)
+    where = torch.cuda.get_device_name(device) if device.type == "cuda" else device.type
+    path = Path(config.output) / "results" / f"cost-{_key([batch, where])}.json"
+    if not path.is_file():
+        model = new_model(config.model).to(device)
         size, warmup, measured = (64, 1, 1) if setting.quick else (256, 5, 20)
-        ours["pairs_per_s"] = throughput(
-            model, batch=protocol.batch, size=size, warmup=warmup, measured=measured
-        )
-    kept = {m: ours[m] for m in metrics}
-    write_atomic(path, json.dumps({"ours": kept, "evaluation": said}, indent=2) + "\n")
-    return kept
+        costs = {
+            "parameters": sum(p.numel() for p in model.parameters()) / 1e6,
+            "gflops": gflops(model.config),
+            "pairs_per_s": throughput(
+                model,
+                batch=batch,
+                size=size,
+                warmup=warmup,
+                measured=measured,
+                recorded=row.study.recorded,
+            ),
+        }
+        write_atomic(path, json.dumps(costs, indent=2) + "\n")
+    found: dict[Metric, float] = json.loads(path.read_text())
+    return found
+
+
+def _key(asked: object) -> str:
+    """A file's name from what was asked."""
+    return hashlib.sha256(repr(asked).encode()).hexdigest()[:10]
 
 
 @functools.cache
@@ -298,11 +314,6 @@ def _trained(config: RunConfig, study: Study, setting: Setting) -> tuple[Detecto
         warnings.simplefilter("ignore", BackboneWarning)
         result = train(config, quiet=True, device=setting.device)
     return load(Path(config.output) / study.checkpoint), result.seconds
-
-
-def _count(model: Detector) -> int:
-    """All parameters, the frozen ones too."""
-    return sum(p.numel() for p in model.parameters())
 
 
 def _ranking(config: RunConfig, study: Study, setting: Setting) -> str:
