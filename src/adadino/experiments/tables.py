@@ -351,6 +351,10 @@ def _peer(spec: PeerSpec) -> Row:
     return Row(spec.title, "levir,clcd", tuple(overrides), paper, study=SMALL)
 
 
+def _quotation(f1: dict[str, float]) -> str:
+    return f"F1 as the paper quotes it: {', '.join(f'{n} {v:.2f}' for n, v in f1.items())}."
+
+
 PEER_TABLE = Table(
     "peers",
     "AdaDINO and its peers on real pairs, one budget for all",
@@ -372,10 +376,17 @@ PEER_TABLE = Table(
         _small("AdaDINO + stream, k=6", *BSCS, *STREAM),
     ),
     plot="speed",
-    footer=tuple(
-        f"{absent.title} ({absent.citation}) is not run: {absent.reason}. F1 as the paper quotes "
-        f"it: {', '.join(f'{name} {f1:.2f}' for name, f1 in absent.f1.items())}."
-        for absent in ABSENT.values()
+    footer=(
+        *(
+            f"{spec.title.removesuffix('-style')}, the original: {_quotation(spec.f1)}"
+            for spec in PEERS.values()
+            if spec.f1
+        ),
+        *(
+            f"{absent.title} ({absent.citation}) is not run: {absent.reason}. "
+            f"{_quotation(absent.f1)}"
+            for absent in ABSENT.values()
+        ),
     ),
 )
 """Parameters in millions, as published in their own column; minutes of training on one device."""
