@@ -9,9 +9,8 @@ from __future__ import annotations
 import gc
 import traceback
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager, nullcontext
+from contextlib import contextmanager, nullcontext
 from copy import deepcopy
-from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -136,16 +135,7 @@ def check_kernels(device: torch.device, dim: int, hidden: int, heads: int) -> It
 
     def gathered(up: Tensor, bias: Tensor, down: Tensor, scale: Tensor | None) -> object:
         keep = torch.tensor([1, 4, 5, 9, 12, 15], device=up.device)
-        with changed(gather, "FUSED", True):
-            return tuple(gather.gather(gather.Chunks(up, scale, bias, down), keep))
-
-    def selected(*tensors: Tensor, **given: Any) -> object:
-        with changed(select, "FUSED", True):
-            return select.select(*tensors, **given)
-
-    def attended(*tensors: Tensor, **given: int) -> object:
-        with changed(attention, "FUSED", True):
-            return attention.attention(*tensors, **given)
+        return tuple(gather.gather(gather.Chunks(up, scale, bias, down), keep))
 
     B, h = 3, 14
     for dtype, within in ((half, 2e-2), (torch.float32, 2e-5)):
@@ -189,7 +179,7 @@ def check_kernels(device: torch.device, dim: int, hidden: int, heads: int) -> It
             )
             tokens = randn(3, 5 + side**2, 3 * dim, dtype=dtype)
             given = {"heads": heads, "prefix": 5}
-            yield check(f"attention {5 + side**2}", attended, tokens, *turn, **given)
+            yield check(f"attention {5 + side**2}", attention.attention, tokens, *turn, **given)
         weights = randn(16, 96, dim, dtype=dtype), randn(16, 96, dtype=dtype)
         down = randn(16, 96, dim, dtype=dtype)
         yield check("gather", gathered, *weights, down, None, within=1e-6)
@@ -213,7 +203,7 @@ def check_kernels(device: torch.device, dim: int, hidden: int, heads: int) -> It
             "bias2": randn(16),
         }
         pooled = randn(pairs, 65, 4 * dim)
-        yield check(f"select, {pairs} pairs", selected, pooled, **policy, k=6, within=2e-5)
+        yield check(f"select, {pairs} pairs", select.select, pooled, **policy, k=6, within=2e-5)
     yield attempt("fp8 product", lambda: _check_product(device, dim))
 
 
@@ -302,16 +292,6 @@ def check_engines(device: torch.device, name: str, side: int) -> Iterator[dict]:
                 ),
             )
             gc.collect()
-        with ExitStack() as stack:
-            for switch in (attention, gather, select):
-                stack.enter_context(changed(switch, "FUSED", True))
-            yield attempt(
-                f"engine {one}, bf16, all our kernels",
-                lambda model=model: check_engine(
-                    model, "bf16", batch=2, size=(side - side // 4, side), compile=False
-                ),
-            )
-        gc.collect()
         del model
         if device.type == "cuda":
             torch.cuda.empty_cache()

@@ -23,7 +23,7 @@ import sys
 import time
 import traceback
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 
 import engine_checks
@@ -38,7 +38,7 @@ from torch.nn.attention import SDPBackend
 from adadino.engine import benchmark, ffn, optimize, report
 from adadino.engine.agreement import agree
 from adadino.engine.benchmark import Protocol, Report
-from adadino.engine.kernels import attention, gather, has_triton, select
+from adadino.engine.kernels import attention, gather, select
 from adadino.profiling import exact_fp32, gflops, wait
 
 BATCHES, SIDES = (1, 2, 4, 8, 16, 32, 64), (256, 512, 1024, 2048, 4096)
@@ -108,11 +108,8 @@ def variants(b: Bench) -> Rows:
     """k=6 with one thing done another way; attention also where it weighs less."""
     cases = {
         "as it is": (nullcontext(), {}, [6]),
-        "our policy and gather": (choice_by_kernels(), {}, [6]),
-        "our policy": (changed(select, "FUSED", True), {}, [6]),
-        "our gather": (changed(gather, "FUSED", True), {}, [6]),
-        "our attention": (changed(attention, "FUSED", True), {}, [6, b.full]),
-        "pooling reads ahead": (reading_ahead(), {}, [6]),
+        "PyTorch's policy and gather": (choice_by_pytorch(), {}, [6]),
+        "cuDNN's attention": (changed(attention, "MOST", 0), {}, [6, b.full]),
         "as it is, again": (nullcontext(), {}, [6, b.full]),
         "not compiled, as in scenes": (nullcontext(), {"compile": False}, [6]),
         "flash attention first": (flash_first(), {}, [6]),
@@ -140,32 +137,25 @@ def variants(b: Bench) -> Rows:
 
 
 @contextmanager
-def choice_by_kernels() -> Iterator[None]:
-    """Policy and gather by our kernels."""
-    with changed(select, "FUSED", True), changed(gather, "FUSED", True):
+def choice_by_pytorch() -> Iterator[None]:
+    """Policy and gather without our kernels."""
+    with changed(select, "on_gpu", lambda _: False), changed(gather, "on_gpu", lambda _: False):
         yield
 
 
-def reading_ahead() -> AbstractContextManager[None]:
-    """The pooled LayerNorm with its next tokens under way."""
-    if not has_triton():
-        return nullcontext()
-    from adadino.engine.gpu import norm
-
-    return changed(norm, "POOL_AHEAD", True)
-
-
-def flash_first() -> AbstractContextManager[None]:
-    """The attention kernels in another order of preference."""
+@contextmanager
+def flash_first() -> Iterator[None]:
+    """PyTorch's attention, its kernels in another order of preference."""
     order = sorted(attention.BACKENDS, key=lambda one: one != SDPBackend.FLASH_ATTENTION)
-    return changed(attention, "BACKENDS", order)
+    with changed(attention, "MOST", 0), changed(attention, "BACKENDS", order):
+        yield
 
 
 def batch1(b: Bench) -> Rows:
     """The latency of one pair."""
     yield from b.cells("fast", [6], 1, b.args.size, b.args.protocol)
     images = [torch.rand(1, 3, b.args.size, b.args.size, device=b.device) for _ in "ab"]
-    ways = {"as it is": nullcontext(), "our policy and gather": choice_by_kernels()}
+    ways = {"as it is": nullcontext(), "PyTorch's policy and gather": choice_by_pytorch()}
     for name, change in ways.items():
         with change:
             made = benchmark.make(b.model(), "fast", **b.way)

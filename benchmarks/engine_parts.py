@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
 from collections.abc import Callable, Iterator
 
@@ -170,7 +171,9 @@ def _choice(t: Timer, config: Config, batch: int, tokens: int) -> Iterator[dict]
     keep = select.select(parts, **weights, k=6)[1]
     for ours in (True, False):
         by = "ours" if ours else "PyTorch"
-        with changed(select, "FUSED", ours), changed(gather, "FUSED", ours):
+        with contextlib.ExitStack() as stack:
+            for module in () if ours else (select, gather):
+                stack.enter_context(changed(module, "on_gpu", lambda _: False))
             run = lambda: select.select(parts, **weights, k=6)  # noqa: E731
             yield t.row(f"policy, {by}", run, moved=moved)
             yield t.row(f"gather, {by}", lambda: gather.gather(chunks, keep), moved=copied)
@@ -183,14 +186,15 @@ def _our_attention(
     images, tokens, width = qkv.shape
     flops = 4 * images * tokens**2 * width // 3
     given = {"heads": heads, "prefix": prefix}
-    yield t.row("rotate, attend", lambda: attention.attention(qkv, *tables, **given), flops=flops)
+    attend = lambda: attention.attention(qkv, *tables, **given)  # noqa: E731
+    with changed(attention, "MOST", 0):
+        yield t.row("rotate, attend", attend, flops=flops)
     if t.device.type != "cuda":
         return
     from adadino.engine.gpu import attention as ours
 
     for queries, keys, warps, stages, registers in TILES:
         with (
-            changed(attention, "FUSED", True),
             changed(ours, "QUERIES", queries),
             changed(ours, "KEYS", keys),
             changed(ours, "WARPS", warps),
@@ -198,8 +202,7 @@ def _our_attention(
             changed(ours, "REGISTERS", registers),
         ):
             name = f"  ours, {queries} x {keys}, {warps} warps, {stages} stages, {registers}"
-            run = lambda: attention.attention(qkv, *tables, **given)  # noqa: E731
-            yield t.row(name, run, flops=flops)
+            yield t.row(name, attend, flops=flops)
 
 
 def products(config: Config, batch: int, grid: int, device: torch.device) -> Iterator[dict]:

@@ -81,12 +81,10 @@ def launches(config: Config) -> Iterator[tuple[str, object]]:
     for kind in (None, "fp8"):
         tag = f", {kind}" if kind else ""
         yield f"layer_norm{tag}", lambda k=kind: norm.layer_norm(x, **given, kind=k)
-        for ahead in (False, True):
-            norm.POOL_AHEAD = ahead
-            yield (
-                f"layer_norm_pooled{tag}{', ahead' if ahead else ''}",
-                lambda k=kind: norm.layer_norm_pooled(x, prefix=b.prefix, **given, kind=k),
-            )
+        yield (
+            f"layer_norm_pooled{tag}",
+            lambda k=kind: norm.layer_norm_pooled(x, prefix=b.prefix, **given, kind=k),
+        )
         for gated in (0, rows):
             wide = torch.zeros(1, b.ffn * (2 if gated else 1), dtype=half)
             yield (

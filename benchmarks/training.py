@@ -45,15 +45,16 @@ def measure(args: argparse.Namespace, mode: str, k: int) -> dict[str, object]:
     before, after = (torch.randint(0, 256, shape, dtype=torch.uint8, device=device) for _ in "ab")
     mask = (torch.rand(args.batch, args.size, args.size, device=device) < 0.1).to(torch.uint8)
 
-    losses: Step = StepLoss(model, k=None, dice="micro")
+    plain = StepLoss(model, k=None, dice="micro")
+    recorded: list[Step] = []
 
     def step(index: int) -> torch.Tensor:
         batch = augment(before, after, mask, generator)
-        nonlocal losses
-        if mode == "graph" and device.type == "cuda" and isinstance(losses, StepLoss):
-            losses = record(losses, batch, bf16=True)
+        if not recorded:
+            graph = mode == "graph" and device.type == "cuda"
+            recorded.append(record(plain, batch, bf16=True) if graph else plain)
         with torch.autocast(device.type, torch.bfloat16, enabled=mode != "paper"):
-            loss = weigh(losses(*batch), 0.01).total
+            loss = weigh(recorded[0](*batch), 0.01).total
         loss.backward()
         if (index + 1) * args.batch % 16 == 0:
             optimizer.step()

@@ -109,15 +109,14 @@ def test_given_chunks(small):
 
 @torch.no_grad()
 @pytest.mark.parametrize("variant", ["paper", "gated", "order-invariant", "static"])
-def test_the_same_through_the_kernels_with_a_switch(small, variant, monkeypatch):
-    """Selection, gather and attention as a GPU would run them, interpreted."""
+def test_the_same_through_selection_gather_and_attention_of_a_gpu(small, variant, monkeypatch):
+    """Triton's, interpreted."""
     pytest.importorskip("triton", reason="the kernels are Triton's")
     engine = optimize(lively(VARIANTS[variant](small)), precision="fp32")
     before, after = pair(2, 16, 24)
     expected = engine(before, after, k=3)
     for module in (attention, gather, select):
         monkeypatch.setattr(module, "on_gpu", lambda _: True)
-        monkeypatch.setattr(module, "FUSED", True)
     monkeypatch.setattr(attention, "fits", lambda dtype, head_dim: head_dim == 16)
     compare(engine(before, after, k=3), expected, 2e-5)
 

@@ -80,9 +80,7 @@ def test_layer_norm(dim, dtype, kind):
 @pytest.mark.parametrize("kind", [None, "fp8"])
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
 @pytest.mark.parametrize("dim", DIMS)
-@pytest.mark.parametrize("ahead", [False, True])
-def test_layer_norm_pooled(ahead, dim, dtype, kind, monkeypatch):
-    monkeypatch.setattr(gpu_norm, "POOL_AHEAD", ahead)
+def test_layer_norm_pooled(dim, dtype, kind):
     x = torch.randn(6, 3 + 35, dim).to(dtype)
     given = {"prefix": 3, **norms(dim), "kind": kind}
     rows, parts = gpu_norm.layer_norm_pooled(x, **given)

@@ -5,6 +5,10 @@ from __future__ import annotations
 import csv
 import dataclasses
 import json
+import os
+import subprocess
+import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -220,6 +224,48 @@ def test_the_command_prints_one_json_object(tmp_path):
     assert {"ours", "paper"} <= set(data["rows"][0])
     assert data["rows"][0]["paper"]["f1"] == 85.24
     assert "mean nothing" in data["note"]
+
+
+ORPHANS = """
+import multiprocessing, os, sys, time
+from concurrent.futures import ProcessPoolExecutor
+from adadino.experiments import runner
+
+def work(path):
+    with open(path, "w") as file:
+        file.write(str(os.getpid()))
+    time.sleep(120)
+
+if __name__ == "__main__":
+    context = multiprocessing.get_context("spawn")
+    with ProcessPoolExecutor(1, mp_context=context, initializer=runner._end_with_parent) as pool:
+        pool.submit(work, sys.argv[1]).result()
+"""
+
+
+def test_a_killed_command_leaves_no_process_behind(tmp_path):
+    script, said = tmp_path / "orphans.py", tmp_path / "pid"
+    script.write_text(ORPHANS)
+    with subprocess.Popen([sys.executable, str(script), str(said)]) as command:
+        assert soon(lambda: said.is_file() and said.read_text())
+        command.kill()
+    worker = int(said.read_text())
+    assert soon(lambda: not alive(worker))
+
+
+def soon(happened, seconds=60.0):
+    end = time.monotonic() + seconds
+    while time.monotonic() < end and not happened():
+        time.sleep(0.1)
+    return happened()
+
+
+def alive(pid):
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    return Path(f"/proc/{pid}/stat").read_text().split()[2] != "Z"  # nobody may wait for it here
 
 
 def test_models_trained_side_by_side_are_the_same(out, tmp_path):

@@ -5,7 +5,11 @@ from __future__ import annotations
 import pytest
 import torch
 
+from adadino.errors import ConfigError
 from adadino.model.adadino import AdaDINO
+from adadino.model.checkpoint import build, load, save
+from adadino.training.config import load_run
+from adadino.training.speed import ready
 from adadino.training.task import ChangeTask, seeded
 from tests.training.runs import last, run
 
@@ -114,6 +118,23 @@ def test_compiling_changes_no_loss(data, tmp_path, trained, monkeypatch):
     ours, theirs = result.history[0], trained.history[0]
     assert ours["loss_total"] == pytest.approx(theirs["loss_total"], rel=0.05)
     assert set(last(tmp_path)["state_dict"]) == set(last(trained.folder)["state_dict"])
+
+
+def test_compiling_in_bf16_is_refused_on_a_cpu(data, tmp_path):
+    with pytest.raises(ConfigError, match="needs a GPU: on a CPU what PyTorch compiles gives NaN"):
+        run(data, tmp_path, "train.compile=true", "train.precision=bf16")
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_peer_in_bf16_has_its_channels_last_and_is_saved_whole(data, tmp_path):
+    config = load_run(None, ["preset=tiny", "model.peer=fc-ef"]).model
+    model = ready(build(config), precision="bf16")
+    kernels = [p for p in model.parameters() if p.dim() == 4 and min(p.shape[1:]) > 1]
+    assert kernels
+    assert all(p.is_contiguous(memory_format=torch.channels_last) for p in kernels)
+    save(model, tmp_path / "peer")
+    for name, tensor in load(tmp_path / "peer").state_dict().items():
+        assert torch.equal(tensor, model.state_dict()[name])
 
 
 def test_bf16_runs_close_to_32(data, tmp_path, trained):

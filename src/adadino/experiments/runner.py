@@ -11,7 +11,9 @@ import functools
 import hashlib
 import json
 import multiprocessing
+import os
 import statistics
+import threading
 import warnings
 from collections.abc import Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor, as_completed
@@ -140,12 +142,26 @@ def _together(table: Table, setting: Setting, say: Say) -> None:
         rows = [row for row in table.rows if (row.ranked_by is not None) == later]
         work = [(row, seed) for seed in setting.seeds for row in rows]
         context = multiprocessing.get_context("spawn")  # a fork would inherit CUDA
-        with ProcessPoolExecutor(setting.jobs, mp_context=context) as pool:
+        with ProcessPoolExecutor(
+            setting.jobs, mp_context=context, initializer=_end_with_parent
+        ) as pool:
             runs = {pool.submit(_alone, row, seed, setting): (row, seed) for row, seed in work}
             for run in as_completed(runs):
                 row, seed = runs[run]
                 run.result()
                 say(f"{table.name}: {row.name}, seed {seed}: trained")
+
+
+def _end_with_parent() -> None:
+    """Leave no orphan: a killed command's processes would go on training, and hold its pipes."""
+    parent = multiprocessing.parent_process()
+    assert parent is not None
+
+    def watch() -> None:
+        parent.join()
+        os._exit(1)
+
+    threading.Thread(target=watch, daemon=True).start()
 
 
 def _alone(row: Row, seed: int, setting: Setting) -> None:

@@ -9,7 +9,7 @@ run and do not exist here.
 from __future__ import annotations
 
 import dataclasses
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
@@ -62,7 +62,7 @@ class PeerSpec:
     """Decodes with our pyramid and CPGR, if it stands on the backbone."""
     trunk: bool = False
     """Takes an EfficientNet-lite0 with ImageNet weights."""
-    f1: dict[str, float] = field(default_factory=dict)
+    f1: dict[str, float] = dataclasses.field(default_factory=dict)
     """F1 of the original by benchmark, as the AdaDINO paper quotes it in Table 1."""
 
     @property

@@ -63,6 +63,11 @@ def record(step: StepLoss, batch: tuple[Tensor, Tensor, Tensor], *, bf16: bool) 
         batch: A batch to record with; its values do not matter.
         bf16: Run under autocast.
     """
+    # Recording runs the step on a stream of its own, by design; the remark is for other mistakes.
+    silence = getattr(
+        torch.autograd.graph, "set_warn_on_accumulate_grad_stream_mismatch", lambda _: None
+    )
+    silence(False)
     buffers = {name: buffer.clone() for name, buffer in step.named_buffers()}
     sample = tuple(part.clone() for part in batch)
     with torch.autocast("cuda", torch.bfloat16, enabled=bf16, cache_enabled=False):

@@ -79,8 +79,15 @@ def train(
 
     Raises:
         TrainingError: The folder holds another run, memory or disk ran out, or the loss became NaN.
+        ConfigError: A setting that this machine cannot follow.
     """
     folder = Path(config.output)
+    if config.train.compile and config.train.precision == "bf16" and not _on_gpu(device):
+        # Inductor's code for a CPU (torch 2.13) reads past a masked row; without bf16 it is right.
+        raise ConfigError(
+            "train.compile with train.precision=bf16 needs a GPU: on a CPU what PyTorch compiles "
+            "gives NaN. Leave train.compile out."
+        )
     given = config
     if not overwrite:
         config = same_update(folder, config)
@@ -115,6 +122,10 @@ def train(
             write_atomic(folder / CARD, card)
     resumed = resume is not None
     return RunResult(folder, epochs, task.best_f1, resumed, task.history, task.seconds)
+
+
+def _on_gpu(device: str) -> bool:
+    return torch.cuda.is_available() and device != "cpu"
 
 
 def _open_sets(config: RunConfig) -> dict[str, PairFolder]:
@@ -232,7 +243,7 @@ def _trainer(
     for name in ("pytorch_lightning", "lightning_fabric"):
         logging.getLogger(name).setLevel(logging.ERROR)
     return pl.Trainer(
-        accelerator="gpu" if torch.cuda.is_available() and device != "cpu" else "cpu",
+        accelerator="gpu" if _on_gpu(device) else "cpu",
         devices=settings.devices,
         num_nodes=settings.nodes,
         strategy=choose_strategy(config),

@@ -36,6 +36,10 @@ def ready(
         # nothing is lost that float32 would have kept.
         frozen.to(torch.bfloat16)
     if not isinstance(model, AdaDINO):
+        if precision == "bf16":
+            # Most of a peer is convolutions, and tensor cores read channels last: without this
+            # every one of them turns its map over and back.
+            model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
         return model
     model.encoder.checkpointing = checkpointing
     if compile:

@@ -14,8 +14,6 @@ NORM_ROWS, POOL_ROWS, PAIR_ROWS = 4, 1, 2
 """Tokens that a program holds at once."""
 POOL_TOKENS = 16
 """Tokens of each date that a program pools: more means fewer parts to add up, fewer programs."""
-POOL_AHEAD = False
-"""Ask for the next tokens before the present ones are worked on."""
 
 
 @triton.jit
@@ -92,17 +90,6 @@ def layer_norm(
     return Rows(out, None if kind is None else scales)
 
 
-@triton.jit
-def _load_pair(x, token, pair, pairs, tokens, column, inside, D: tl.constexpr):
-    """The same tokens of both dates."""
-    mask = (token < tokens)[:, None] & inside
-    row1 = (pair * tokens + token).to(tl.int64)
-    row2 = ((pairs + pair) * tokens + token).to(tl.int64)
-    x1 = tl.load(x + row1[:, None] * D + column[None], mask=mask, other=0.0)
-    x2 = tl.load(x + row2[:, None] * D + column[None], mask=mask, other=0.0)
-    return x1, x2
-
-
 @triton.jit(do_not_specialize=["pairs", "tokens", "prefix"])
 def _layer_norm_pooled(
     x,
@@ -122,7 +109,6 @@ def _layer_norm_pooled(
     ROWS: tl.constexpr,
     TOKENS: tl.constexpr,
     EIGHT: tl.constexpr,
-    AHEAD: tl.constexpr,
 ):
     tile, pair = tl.program_id(0), tl.program_id(1)
     column = tl.arange(0, BLOCK)
@@ -134,19 +120,13 @@ def _layer_norm_pooled(
     second_sum = tl.zeros([BLOCK], tl.float32)
     difference_sum = tl.zeros([BLOCK], tl.float32)
     product_sum = tl.zeros([BLOCK], tl.float32)
-    if AHEAD:
-        token = tile * TOKENS + tl.arange(0, ROWS)
-        next1, next2 = _load_pair(x, token, pair, pairs, tokens, column, inside, D)
     for step in range(TOKENS // ROWS):
         token = tile * TOKENS + step * ROWS + tl.arange(0, ROWS)
         mask = (token < tokens)[:, None] & inside
         row1 = pair * tokens + token
         row2 = (pairs + pair) * tokens + token
-        if AHEAD:  # the last step reads what the next program reads, too: it lies in the cache
-            x1, x2 = next1, next2
-            next1, next2 = _load_pair(x, token + ROWS, pair, pairs, tokens, column, inside, D)
-        else:
-            x1, x2 = _load_pair(x, token, pair, pairs, tokens, column, inside, D)
+        x1 = tl.load(x + row1.to(tl.int64)[:, None] * D + column, mask=mask, other=0.0)
+        x2 = tl.load(x + row2.to(tl.int64)[:, None] * D + column, mask=mask, other=0.0)
         x1, x2 = x1.to(tl.float32) + offset, x2.to(tl.float32) + offset
         y1 = _normalized(x1, D, inside, eps) * w + b
         y2 = _normalized(x2, D, inside, eps) * w + b
@@ -199,7 +179,6 @@ def layer_norm_pooled(
         ROWS=POOL_ROWS,
         TOKENS=POOL_TOKENS,
         EIGHT=kind is not None,
-        AHEAD=POOL_AHEAD,
         num_warps=4,
     )
     return Rows(out, None if kind is None else scales), parts

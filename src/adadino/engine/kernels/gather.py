@@ -1,4 +1,4 @@
-"""The weights of the chosen chunks, side by side."""
+"""The weights of the chosen chunks, side by side; on a GPU in one kernel for all tensors."""
 
 from __future__ import annotations
 
@@ -8,9 +8,6 @@ from torch import Tensor
 
 from adadino.engine.kernels import on_gpu
 from adadino.engine.rows import take
-
-FUSED = False
-"""One kernel on a GPU instead of one for each of the three or four tensors. Off until measured."""
 
 
 class Chunks(NamedTuple):
@@ -28,7 +25,7 @@ class Chunks(NamedTuple):
 
 def gather(chunks: Chunks, keep: Tensor) -> Chunks:
     """The chunks `keep` (k,), in that order."""
-    if FUSED and on_gpu(chunks.up):
+    if on_gpu(chunks.up):
         from adadino.engine.gpu.gather import gather as kernel
 
         return kernel(chunks, keep)

@@ -1,4 +1,8 @@
-"""The policy, from pooled parts to chunks: scores, their mean over the batch, the k best."""
+"""The policy, from pooled parts to chunks: scores, their mean over the batch, the k best.
+
+On a GPU two kernels instead of a sum, two products, GELU, mean, top-k and sort: little in a large
+batch, where the attention hides them, and 0.7 of 6.0 ms for a single pair.
+"""
 
 from __future__ import annotations
 
@@ -7,10 +11,6 @@ from torch import Tensor
 
 from adadino.engine.kernels import on_gpu
 from adadino.model.bscs import top_chunks
-
-FUSED = False
-"""Two kernels on a GPU instead of a sum, two products, GELU, mean, top-k and sort. Off until
-measured."""
 
 
 def select(
@@ -30,7 +30,7 @@ def select(
         The scores (B, C), and the best chunks (k,) of their mean, ascending. Of equal means the
         kernel takes the lower chunk; `topk` does not say which it takes.
     """
-    if FUSED and on_gpu(parts):
+    if on_gpu(parts):
         from adadino.engine.gpu.select import select as kernel
 
         return kernel(parts, weight1=weight1, bias1=bias1, weight2=weight2, bias2=bias2, k=k)
