@@ -51,5 +51,5 @@ def attention(qkv: Tensor, cos: Tensor, sin: Tensor, *, heads: int, prefix: int)
 
 
 def fits(dtype: torch.dtype, head_dim: int) -> bool:
-    """Whether the kernel takes it: 16 bits, and heads as wide as a tile of the tensor cores."""
-    return dtype == torch.bfloat16 and head_dim in (16, 32, 64, 128)
+    """Whether the kernel takes it: 16 bits, and heads that tensor cores and shared memory hold."""
+    return dtype == torch.bfloat16 and head_dim in (16, 32, 64)
