@@ -17,6 +17,7 @@ LABELS: dict[Metric, str] = {
     "iou": "IoU, %",
     "gflops": "GFLOPs",
     "pairs_per_s": "pairs/s",
+    "fast_pairs_per_s": "pairs/s in bf16",
     "f1_levir": "F1 on LEVIR, %",
     "iou_levir": "IoU on LEVIR, %",
     "f1_clcd": "F1 on CLCD, %",

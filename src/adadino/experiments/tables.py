@@ -22,6 +22,7 @@ Metric = Literal[
     "iou",
     "gflops",
     "pairs_per_s",
+    "fast_pairs_per_s",
     "f1_levir",
     "iou_levir",
     "f1_clcd",
@@ -30,7 +31,7 @@ Metric = Literal[
     "minutes",
 ]
 
-COSTS: tuple[Metric, ...] = ("parameters", "gflops", "pairs_per_s")
+COSTS: tuple[Metric, ...] = ("parameters", "gflops", "pairs_per_s", "fast_pairs_per_s")
 """What a model costs, whatever it was trained from."""
 
 NO_CGLA = ("model.cgla.mode=off", "model.cpgr.prior=none")
@@ -366,6 +367,7 @@ PEER_TABLE = Table(
         "parameters",
         "gflops",
         "pairs_per_s",
+        "fast_pairs_per_s",
         "minutes",
     ),
     (
