@@ -169,7 +169,10 @@ def test_an_impossible_protocol_is_refused(wrong):
 
 def test_the_curve_is_drawn_and_its_best_threshold_is_the_best(split, model, tmp_path):
     result = evaluate(model, split)
-    best = pr_picture(result, tmp_path / "pr.png")
+    best = pr_picture(result, tmp_path / "pr.png", suggest=True)
+    assert best is not None
+    assert pr_picture(result, tmp_path / "test.png", suggest=False) is None
+    assert (tmp_path / "test.png").read_bytes() != (tmp_path / "pr.png").read_bytes()
     with Image.open(tmp_path / "pr.png") as picture:
         assert min(picture.size) > 300
     at_best = evaluate(model, split, Protocol(threshold=best)).confusion.f1

@@ -76,6 +76,10 @@ class DevicesWarning(AdaDINOWarning):
     """A training run goes on with another number of devices."""
 
 
+class EmptyWarning(AdaDINOWarning):
+    """The masks that are to be found hold no change."""
+
+
 class MemoryWarning(AdaDINOWarning):
     """A batch did not fit the device's memory; smaller ones do."""
 

@@ -11,13 +11,14 @@ import csv
 import io
 import random
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
 
+from adadino.config import Config
 from adadino.data.folder import PairFolder, fingerprint
 from adadino.errors import ConfigError, WeightsError
 from adadino.files import write_atomic
@@ -33,7 +34,7 @@ class Protocol:
     batch: int = 16
     """Pairs per batch; with learned selection the FFN mask is shared by a batch."""
     k: int | None = None
-    """FFN chunks to execute, if not the model's own."""
+    """FFN chunks to execute; None is the model's own number."""
     threshold: float = 0.5
     swap: bool = False
     """Exchange the two dates."""
@@ -141,7 +142,7 @@ def evaluate(
     table = torch.stack(counts).cpu()
     return Evaluation(
         confusion=Confusion.from_counts(table.sum(0)),
-        protocol=protocol,
+        protocol=replace(protocol, k=_executed(model, protocol.k)),
         tiles=len(dataset),
         tile=", ".join(f"{h} x {w}" for h, w in sorted(set(dataset.sizes))),
         fingerprint=fingerprint(dataset.pairs),
@@ -151,6 +152,13 @@ def evaluate(
         ],
         histogram=histogram,
     )
+
+
+def _executed(model: nn.Module, k: int | None) -> int | None:
+    """The chunks that ran: those asked for, or the model's own; None where there are none."""
+    config = getattr(model, "config", None)
+    own = config.bscs.k if isinstance(config, Config) and config.peer is None else None
+    return own if k is None else k
 
 
 def same_size(
@@ -181,30 +189,41 @@ PROTOCOLS: dict[str, list[tuple[str, Protocol]]] = {
 """App. B: stability across batch sizes, batch compositions and temporal order."""
 
 
-def pr_picture(evaluation: Evaluation, path: Path | str) -> float:
-    """Draw the precision-recall curve as a PNG and return the threshold of the highest F1.
+def pr_picture(evaluation: Evaluation, path: Path | str, *, suggest: bool) -> float | None:
+    """Draw the precision-recall curve as a PNG.
 
-    Choose a threshold on validation data only: on the test split it would be tuned to the answer.
+    Args:
+        evaluation: The scores.
+        path: The file.
+        suggest: Mark the threshold of the highest F1. On validation data only: on the test split
+            it would be tuned to the answer, and the threshold that was used is marked.
+
+    Returns:
+        The threshold of the highest F1, if it is to be suggested and anything changed at all.
     """
     import matplotlib
 
     matplotlib.use("Agg")
     from matplotlib import pyplot as plt
 
-    curve, best = evaluation.histogram.pr_curve(), evaluation.histogram.best_threshold()
-    at = int(best * len(curve.thresholds))
+    suggest = suggest and evaluation.confusion.tp + evaluation.confusion.fn > 0
+    curve, used = evaluation.histogram.pr_curve(), evaluation.protocol.threshold
+    marked = evaluation.histogram.best_threshold() if suggest else used
+    at = int(marked * len(curve.thresholds))
     figure, (left, right) = plt.subplots(1, 2, figsize=(9, 3.8), constrained_layout=True)
     left.plot(100 * curve.recall, 100 * curve.precision)
-    left.plot(100 * curve.recall[at], 100 * curve.precision[at], "o", label=f"threshold {best:.3f}")
+    left.plot(
+        100 * curve.recall[at], 100 * curve.precision[at], "o", label=f"threshold {marked:.3f}"
+    )
     left.set(xlabel="recall, %", ylabel="precision, %", xlim=(0, 100), ylim=(0, 100))
     left.legend()
     right.plot(curve.thresholds, 100 * curve.f1)
-    right.axvline(best, linestyle=":", color="grey")
-    right.set(
-        xlabel="threshold", ylabel="F1, %", title=f"best F1 {100 * curve.f1[at]:.2f} at {best:.3f}"
-    )
+    right.axvline(marked, linestyle=":", color="grey")
+    which = "best F1" if suggest else "F1"
+    title = f"{which} {100 * curve.f1[at]:.2f} at {marked:.3f}"
+    right.set(xlabel="threshold", ylabel="F1, %", title=title)
     for axis in (left, right):
         axis.grid(alpha=0.3)
     write_atomic(path, lambda part: figure.savefig(part, dpi=110))
     plt.close(figure)
-    return best
+    return marked if suggest else None

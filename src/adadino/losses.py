@@ -101,10 +101,12 @@ def lambda_cgla(
         epoch: Epochs completed, 0 at the start of training; fractions make the ramp continuous.
             With whole epochs counted from 0, epochs 0 to 5 give zero and epoch 15 the maximum.
         start: Epochs completed before the ramp begins.
-        ramp: Length of the ramp in epochs.
+        ramp: Length of the ramp in epochs; zero is a step.
         maximum: The value it ends at.
     """
-    return maximum * min(max((epoch - start) / ramp, 0.0), 1.0)
+    if epoch <= start:
+        return 0.0
+    return maximum * (min((epoch - start) / ramp, 1.0) if ramp else 1.0)
 
 
 def total_loss(

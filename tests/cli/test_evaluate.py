@@ -33,7 +33,7 @@ def test_people_see_scores_protocol_counts_and_fingerprint(adadino, data, model)
     text = " ".join(said.out.split())
     for part in ("PRECISION", "RECALL", "F1", "IOU", "OA", "kappa", "2 tiles of 32 x 32 pixels"):
         assert part in text
-    assert "threshold 0.5" in text
+    assert "batches of 16, pairs by name, k = 3, threshold 0.5" in text
     assert fingerprint(PairFolder(data, "test").pairs) in text
 
 
@@ -47,7 +47,7 @@ def test_json_is_one_object(adadino, data, model):
 
 
 def test_a_threshold_is_offered_on_validation_only(adadino, data, model, tmp_path):
-    arguments = ("evaluate", model, "--data", data, "-o", tmp_path, "-q")
+    arguments = ("evaluate", model, "--data", data, "-o", tmp_path, "--overwrite", "-q")
     on_test, on_val = adadino(*arguments), adadino(*arguments, "--split", "val")
     assert "choose it on the validation split, never on this one" in on_test.out
     assert "threshold of the highest F1 on this validation split" in on_val.out
@@ -58,6 +58,17 @@ def test_a_threshold_is_offered_on_validation_only(adadino, data, model, tmp_pat
     again = adadino(*arguments, "--split", "val", "--json", "--threshold", said["best_threshold"])
     assert json.loads(again.out)["f1"] >= said["f1"]
     assert "best_threshold" not in json.loads(adadino(*arguments, "--json").out)
+    kept = json.loads((tmp_path / "scores.json").read_text())
+    assert (kept["split"], kept["pairs"], kept["protocol"]["threshold"]) == ("test", 2, 0.5)
+
+
+def test_finished_scores_are_not_replaced_unasked(adadino, data, model, tmp_path):
+    arguments = ("evaluate", model, "--data", data, "-o", tmp_path, "-q")
+    assert adadino(*arguments).code == 0
+    before = (tmp_path / "tiles.csv").read_bytes()
+    said = adadino(*arguments, "--split", "val")
+    assert (said.code, "scores.json exists; give another --output" in said.err) == (1, True)
+    assert (tmp_path / "tiles.csv").read_bytes() == before
 
 
 @pytest.mark.parametrize(("protocol", "rows"), [("batch-size", 4), ("ordering", 6), ("swap", 2)])

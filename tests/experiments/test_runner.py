@@ -110,7 +110,9 @@ def test_the_report_keeps_ours_and_the_papers_apart(out, tmp_path):
     assert "85.29" in markdown.read_text()
     assert "a note" in markdown.read_text()
     rows = list(csv.reader(table_csv.open()))
-    assert rows[0] == ["", "ours: F1, %", "paper: F1, %", "ours: IoU, %", "paper: IoU, %"]
+    figures = ["", "ours: F1, %", "paper: F1, %", "ours: IoU, %", "paper: IoU, %"]
+    assert rows[0] == [*figures, "note"]
+    assert {row[-1] for row in rows[1:]} == {"a note"}
     assert rows[1][2] == "85.29"
     assert "±" in rows[1][1]
     assert Image.open(picture).size[0] > 400
@@ -198,6 +200,23 @@ def test_some_rows_of_a_table(tmp_path):
     assert "no row with 'Tip-6' in its name; it has: Frozen baseline" in str(error)
 
 
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--seeds", "0,0"], "a seed twice is one seed"),
+        (["--seeds=-1"], "train.seed is -1"),
+        (["--quick", "--data", "."], "--data does not go with --quick"),
+        (["--quick", "--backbone", "tiny"], "--backbone does not go with --quick"),
+    ],
+)
+def test_options_that_would_not_count_are_refused(tmp_path, options, message):
+    quick = [] if "--quick" in options else ["--quick"]
+    arguments = ["reproduce", "ablation", "-o", str(tmp_path), *quick, *options]
+    error = CliRunner().invoke(app, arguments).exception
+    assert isinstance(error, ConfigError)
+    assert message in str(error)
+
+
 def test_peers_go_with_the_first_table_only(tmp_path):
     arguments = ["reproduce", "ablation", "--peers", "--quick", "-o", str(tmp_path)]
     result = CliRunner().invoke(app, arguments)
@@ -266,6 +285,15 @@ def alive(pid):
     except ProcessLookupError:
         return False
     return Path(f"/proc/{pid}/stat").read_text().split()[2] != "Z"  # nobody may wait for it here
+
+
+@pytest.mark.parametrize("name", ["robustness", "ablation"])
+def test_rows_that_share_a_model_train_it_once_side_by_side(out, tmp_path, name):
+    rows = ("BSCS Top-6", "Static Top-6", "Bottom-6", "Default ordering", "Temporal swap")
+    table = subset(name, *rows)
+    alone = reproduce(table, Setting(out, quick=True, overrides=SMALL))
+    together = reproduce(table, Setting(tmp_path, quick=True, overrides=SMALL, jobs=2))
+    assert [item.ours for item in together] == [item.ours for item in alone]
 
 
 def test_models_trained_side_by_side_are_the_same(out, tmp_path):

@@ -34,10 +34,14 @@ def test_ranks_share_an_epoch_without_overlap():
     assert len({index for share in shares for index in share}) == 18
 
 
-@pytest.mark.parametrize(("length", "world"), [(5, 2), (7, 3), (4, 4), (1, 1)])
-def test_validation_is_shared_without_padding(length, world):
-    shares = [list(ShareSampler(length, rank=rank, world=world)) for rank in range(world)]
-    assert sorted(index for share in shares for index in share) == list(range(length))
+@pytest.mark.parametrize(("length", "world"), [(5, 2), (7, 3), (8, 4), (1, 1)])
+def test_validation_is_shared_in_the_batches_of_a_single_process(length, world):
+    alone, together = [], []
+    for rank in range(world):
+        share = list(ShareSampler(length, batch=2, rank=rank, world=world))
+        together += [share[i : i + 2] for i in range(0, len(share), 2)]
+    alone = [list(range(i, min(i + 2, length))) for i in range(0, length, 2)]
+    assert sorted(together) == alone
 
 
 def test_too_few_tiles_for_a_batch_say_what_to_lower(data, tmp_path):

@@ -9,6 +9,7 @@ import multiprocessing
 import os
 import random
 import resource
+import shutil
 import signal
 import sys
 import time
@@ -21,7 +22,7 @@ from PIL import Image
 
 from adadino import pictures
 from adadino.data.folder import PairFolder, fingerprint
-from adadino.errors import AdaDINOError, ConfigError, TrainingError
+from adadino.errors import AdaDINOError, ConfigError, EmptyWarning, TrainingError
 from adadino.evaluation import Protocol, evaluate
 from adadino.files import locked
 from adadino.model.checkpoint import load, read_settings
@@ -247,7 +248,7 @@ def nan_gradient(original, logits, *args, **rest):
 @pytest.mark.parametrize("fault", [nan_loss, nan_gradient])
 def test_a_loss_that_is_no_number_never_reaches_a_checkpoint(data, tmp_path, monkeypatch, fault):
     after_one_epoch(monkeypatch, graph, "total_loss", fault)(tmp_path)
-    with pytest.raises(TrainingError, match=r"NaN or infinite in epoch 2.*lower train.lr"):
+    with pytest.raises(TrainingError, match=r"NaN or infinite in epoch 2.*is untouched. Lower train.lr"):
         run(data, tmp_path)
     expect_one_epoch(tmp_path)
 
@@ -381,19 +382,47 @@ def test_a_run_killed_at_any_moment_ends_as_if_it_never_was(data, tmp_path, trai
 
 @pytest.mark.slow
 def test_two_processes_score_as_one(data, tmp_path):
-    # All chunks: a batch's composition has no say. Five tiles: one rank has three, one two.
-    dense = ("model.bscs.k=8", "train.devices=2", "train.epochs=2", "train.batch=2")
-    end = finish([*command(data, tmp_path, *dense), "--json"])
+    # A batch chooses its chunks together, so the ranks must score the batches of one process.
+    # Five tiles: one rank has three, one two.
+    two = ("train.devices=2", "train.epochs=2", "train.batch=2", "train.bscs_warmup=0")
+    end = finish([*command(data, tmp_path, *two), "--json"])
     assert end.returncode == 0, end.stderr
     said = json.loads(end.stdout)  # one object, although two processes ran
     assert "warning" not in end.stderr.replace("adadino: warning: the frozen", "").lower()
     best = said["history"][read_settings(tmp_path / "best")["epoch"] - 1]
-    alone = evaluate(load(tmp_path / "best"), PairFolder(data, "val"), Protocol(batch=5))
+    alone = evaluate(load(tmp_path / "best"), PairFolder(data, "val"), Protocol(batch=2))
     counts = ("tp", "fp", "fn", "tn")
     assert [best[name] for name in counts] == [alone.confusion.as_dict()[name] for name in counts]
     assert sum(best[name] for name in counts) == 5 * 32 * 32
     # 9 pairs: 2 batches of 2 on each of two ranks, one update an epoch.
     assert last(tmp_path)["global_step"] == 2
+
+
+def test_a_checkpoint_without_its_settings_is_not_gone_on_with(data, tmp_path):
+    run(data, tmp_path, "train.epochs=1")
+    (tmp_path / "config.yaml").unlink()
+    before = (tmp_path / "last.ckpt").read_bytes()
+    with pytest.raises(TrainingError, match=r"holds last.ckpt, but config.yaml is gone"):
+        run(data, tmp_path, "train.epochs=2", "train.seed=7")
+    assert (tmp_path / "last.ckpt").read_bytes() == before
+    result = run(data, tmp_path, "train.epochs=1", "train.seed=7", overwrite=True)
+    assert (result.resumed, result.epochs) == (False, 1)
+
+
+def test_masks_without_any_change_are_said(data, tmp_path):
+    copy = tmp_path / "data"
+    shutil.copytree(data, copy)
+    for mask in (copy / "val" / "label").iterdir():
+        Image.new("L", (32, 32)).save(mask)
+    with pytest.warns(EmptyWarning, match="no pixel of .*validation split changed") as said:
+        run(copy, tmp_path / "run", "train.epochs=2")
+    assert len([one for one in said if one.category is EmptyWarning]) == 1
+
+
+def test_no_checkpoint_is_promised_that_is_not_there(data, tmp_path):
+    with pytest.raises(TrainingError) as error:
+        run(data, tmp_path, "train.lr=1e30", "train.epochs=2")
+    assert "in epoch 1. Lower train.lr" in str(error.value)
 
 
 def test_more_processes_than_validation_tiles_are_refused(tmp_path):
@@ -404,7 +433,7 @@ def test_more_processes_than_validation_tiles_are_refused(tmp_path):
     settings = config(data, tmp_path / "run", "train.devices=2")
     loaders = PairData({"val": PairFolder(data, "val")}, settings)
     loaders.trainer = type("Trainer", (), {"global_rank": 1, "world_size": 2})()
-    with pytest.raises(TrainingError, match=r"1 validation tile\(s\) for 2 devices; lower"):
+    with pytest.raises(TrainingError, match=r"1 validation tile\(s\) make too few batches of"):
         loaders.val_dataloader()
 
 

@@ -8,8 +8,9 @@ from typing import Annotated, Any, Literal
 
 import typer
 
-from adadino.cli.output import Json, Quiet, print_json, print_table, progress
+from adadino.cli.output import Json, Quiet, json_text, print_json, print_table, progress
 
+FILES = ("scores.json", "tiles.csv", "pr.png")
 SCORES = ("precision", "recall", "f1", "iou", "oa", "kappa")
 
 
@@ -31,8 +32,10 @@ def command(
     tile: Annotated[int | None, typer.Option(help="Score tiles of this side.")] = None,
     threshold: Annotated[float, typer.Option(help="Probability from which a pixel changed.")] = 0.5,
     output: Annotated[
-        Path | None, typer.Option("-o", "--output", help="Folder for per-tile CSV and PR curve.")
+        Path | None,
+        typer.Option("-o", "--output", help="Folder for scores, per-tile CSV and PR curve."),
     ] = None,
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace what exists.")] = False,
     device: Annotated[str, typer.Option(help="auto, cpu, cuda, mps.")] = "auto",
     quiet: Quiet = False,
     json: Json = False,
@@ -40,10 +43,14 @@ def command(
     """Score a model: one confusion matrix over all pixels of the split."""
     from adadino.data.folder import PairFolder
     from adadino.devices import choose_device
-    from adadino.errors import ConfigError
+    from adadino.errors import ConfigError, WriteError
     from adadino.evaluation import PROTOCOLS, Protocol, evaluate, pr_picture
+    from adadino.files import write_atomic
     from adadino.model.checkpoint import load
 
+    for path in () if output is None or overwrite else (output / name for name in FILES):
+        if path.exists():
+            raise WriteError(f"{path} exists; give another --output, or --overwrite.")
     where = choose_device(device)
     network = load(model, backbone=backbone, device=where)
     split = None if split in ("none", "") else split
@@ -59,12 +66,16 @@ def command(
         results.append({"name": name, **scores.as_dict()})
         if output is not None and name == cases[0][0]:
             scores.write_rows(output / "tiles.csv")
-            best = pr_picture(scores, output / "pr.png")
-            if split == "val":
+            best = pr_picture(scores, output / "pr.png", suggest=split == "val")
+            if best is not None:
                 results[-1]["best_threshold"] = best
     first = results[0]
+    whole = first if protocol == "default" else {**first, "rows": results}
+    if output is not None:
+        said = {"model": model, "data": str(data), "split": split, **whole}
+        write_atomic(output / "scores.json", json_text(said) + "\n")
     if json:
-        print_json(first if protocol == "default" else {**first, "rows": results})
+        print_json(whole)
         return
     print_table(
         f"{model} on {data}{'/' + split if split else ''}",
@@ -78,13 +89,24 @@ def command(
             for r in results
         ],
         note=f"{first['pairs']} tiles of {first['tile']} pixels, one confusion matrix over all of "
-        f"them, threshold {threshold}, data {first['fingerprint']}",
+        f"them, {_how(first['protocol'], protocol)}threshold {threshold}, data "
+        f"{first['fingerprint']}",
     )
     if "best_threshold" in first:
         typer.echo(
             f"threshold of the highest F1 on this validation split: {first['best_threshold']}"
         )
+    elif output is not None and split == "val":
+        typer.echo("no threshold is suggested: nothing changed in this split")
     elif output is not None:
         typer.echo(
             "no threshold is suggested: choose it on the validation split, never on this one"
         )
+
+
+def _how(said: dict[str, Any], protocol: str) -> str:
+    """How the batches were made, but for what a protocol's rows tell apart themselves."""
+    parts = [] if protocol == "batch-size" else [f"batches of {said['batch']}"]
+    parts += [] if protocol == "ordering" else [f"pairs {said['order']}"]
+    parts += [] if said["k"] is None else [f"k = {said['k']}"]
+    return "".join(f"{part}, " for part in parts)

@@ -18,7 +18,12 @@ Quiet = Annotated[bool, typer.Option("-q", "--quiet", help="No progress, results
 
 def print_json(data: Mapping[str, Any]) -> None:
     """Print one JSON object on standard output."""
-    typer.echo(json.dumps(data, indent=2, allow_nan=False, default=str))
+    typer.echo(json_text(data))
+
+
+def json_text(data: Mapping[str, Any]) -> str:
+    """One JSON object as people and programs read it."""
+    return json.dumps(data, indent=2, allow_nan=False, default=str)
 
 
 def print_table(

@@ -78,6 +78,13 @@ def command(
         numbers = tuple(int(s) for s in seeds.split(","))
     except ValueError as error:
         raise ConfigError(f"--seeds is {seeds!r}, must be numbers: 0,1,2.") from error
+    if len(set(numbers)) < len(numbers):
+        raise ConfigError(f"--seeds is {seeds!r}: a seed twice is one seed; name each once.")
+    for option, given in (("--data", data), ("--backbone", backbone)):
+        if quick and given is not None:
+            raise ConfigError(
+                f"{option} does not go with --quick, which makes its own; leave one out."
+            )
     setting = Setting(
         out=output / "quick" if quick else output,
         data=data,
@@ -95,6 +102,8 @@ def command(
         chosen = TABLES[name] if row is None else only(TABLES[name], row)
         study = chosen.rows[0].study
         note = f"Ours: seeds {seeds}, {study.split} split, {study.checkpoint} epoch, one matrix."
+        if len(numbers) > 1:
+            note += " ± is half the range over the seeds."
         if jobs > 1 and "minutes" in chosen.metrics:
             note += f" Minutes of training while {jobs} models shared the device."
         note = report.QUICK_NOTE if quick else note

@@ -34,7 +34,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from adadino.errors import InputError
+from adadino.errors import ConfigError, InputError
 
 _BRIGHTNESS, _CONTRAST, _SATURATION = range(3)
 _LUMA = (0.2989, 0.587, 0.114)  # ITU-R 601, with torchvision's digits
@@ -55,6 +55,20 @@ class AugmentConfig:
     """Width over height of a crop."""
     size: int = 256
     """Side of the output in pixels."""
+
+    def __post_init__(self) -> None:
+        for name in ("p", "jitter"):
+            if not 0 <= getattr(self, name) <= 1:
+                raise ConfigError(f"augment.{name} is {getattr(self, name)}, must be in 0..1.")
+        for name, most in (("scale", 1.0), ("ratio", math.inf)):
+            low, high = getattr(self, name)
+            if not 0 < low <= high <= most:
+                raise ConfigError(
+                    f"augment.{name} is {low}, {high}; must be two numbers above 0"
+                    f"{' and at most 1' if most == 1 else ''}, the smaller one first."
+                )
+        if self.size < 1:
+            raise ConfigError(f"augment.size is {self.size}, must be at least 1 pixel.")
 
 
 class Draws(NamedTuple):

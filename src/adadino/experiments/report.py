@@ -71,7 +71,8 @@ def write(table: Table, filled: Sequence[Filled], folder: Path, *, note: str) ->
     if table.footer:
         markdown += [*(f"- {line}" for line in table.footer), ""]
     text = io.StringIO()
-    csv.writer(text, lineterminator="\n").writerows([names, *body])
+    noted = [[*names, "note"], *([*row, note] for row in body)]  # a CSV travels alone
+    csv.writer(text, lineterminator="\n").writerows(noted)
     paths = [folder / f"{table.name}.{suffix}" for suffix in ("md", "csv", "png")]
     write_atomic(paths[0], "\n".join(markdown))
     write_atomic(paths[1], text.getvalue())

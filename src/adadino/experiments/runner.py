@@ -15,7 +15,7 @@ import os
 import statistics
 import threading
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
@@ -90,12 +90,12 @@ class Filled:
     ours: dict[Metric, list[float]]
 
     def as_dict(self) -> dict[str, Any]:
-        """What `adadino reproduce --json` prints of it."""
+        """What `adadino reproduce --json` prints of it; the spread is half the range."""
         return {
             "name": self.row.name,
             "dataset": self.row.dataset,
             "ours": {m: statistics.fmean(v) for m, v in self.ours.items()},
-            "spread": {m: max(v) - min(v) for m, v in self.ours.items()},
+            "spread": {m: (max(v) - min(v)) / 2 for m, v in self.ours.items()},
             "seeds": max((len(v) for v in self.ours.values()), default=0),
             "paper": dict(self.row.paper),
         }
@@ -139,17 +139,22 @@ def _together(table: Table, setting: Setting, say: Say) -> None:
     """
     # Rows that rank their chunks by another row's model wait for it.
     for later in (False, True):
-        rows = [row for row in table.rows if (row.ranked_by is not None) == later]
-        work = [(row, seed) for seed in setting.seeds for row in rows]
+        work: dict[str, list[tuple[Row, int]]] = {}
+        for seed in setting.seeds:
+            for row in table.rows:
+                if (row.ranked_by is not None) == later:
+                    ranking = _order(row, seed, setting)
+                    place = run_config(row, seed, setting, ranking=ranking).output
+                    work.setdefault(place, []).append((row, seed))
         context = multiprocessing.get_context("spawn")  # a fork would inherit CUDA
         with ProcessPoolExecutor(
             setting.jobs, mp_context=context, initializer=_end_with_parent
         ) as pool:
-            runs = {pool.submit(_alone, row, seed, setting): (row, seed) for row, seed in work}
+            runs = {pool.submit(_alone, rows, setting): rows for rows in work.values()}
             for run in as_completed(runs):
-                row, seed = runs[run]
                 run.result()
-                say(f"{table.name}: {row.name}, seed {seed}: trained")
+                for row, seed in runs[run]:
+                    say(f"{table.name}: {row.name}, seed {seed}: trained")
 
 
 def _end_with_parent() -> None:
@@ -164,10 +169,11 @@ def _end_with_parent() -> None:
     threading.Thread(target=watch, daemon=True).start()
 
 
-def _alone(row: Row, seed: int, setting: Setting) -> None:
-    """One model in a process of its own."""
+def _alone(rows: Sequence[tuple[Row, int]], setting: Setting) -> None:
+    """One model in a process of its own, and the rows that it is scored for."""
     with _one_thread() if setting.quick else nullcontext():
-        _result(row, seed, setting)
+        for row, seed in rows:
+            _result(row, seed, setting)
 
 
 @contextmanager
@@ -387,17 +393,27 @@ def _check_inputs(table: Table, setting: Setting) -> None:
     study = table.rows[0].study
     for dataset in _datasets(table):
         for split in ("train", "val") if study.split == "val" else ("train", "val", "test"):
-            folder = None if setting.data is None else setting.data / dataset / split
-            if folder is None or not folder.is_dir():
-                where = folder or f"DATA/{dataset}/{split}"
-                benchmark = dataset if dataset in BENCHMARKS else "folder"
-                missing.append(f"{where} (adadino prepare {benchmark} SOURCE DATA/{dataset})")
+            folder = (setting.data or Path("DATA")) / dataset
+            if setting.data is None or not (folder / split).is_dir():
+                missing.append(f"{folder / split} ({_how_to_get(dataset, folder)})")
                 break
     if setting.backbone is None:
-        weights = "ViT-L/16 SAT-493M" if study.preset == "vitl16" else study.preset
-        missing.append(f"the {weights} weights (--backbone FILE; README, DINOv3's weights)")
+        missing.append(
+            "the ViT-L/16 SAT-493M weights (--backbone FILE; README, DINOv3's weights)"
+            if study.preset == "vitl16"
+            else f"the {study.preset} backbone (--backbone tiny is the bundled model's; or a FILE)"
+        )
     if missing:
         listed = "; ".join(missing)
         raise DataError(
             f"{table.name} needs: {listed}. Or try the machinery without either: --quick."
         )
+
+
+def _how_to_get(dataset: str, folder: Path) -> str:
+    if dataset == "levir":  # no benchmark's split, but the one that the small tables were made on
+        return (
+            "LEVIR-CD's images test_1 to test_24 in train/, test_25 to test_30 in val/, each with "
+            "A, B and label"
+        )
+    return f"adadino prepare {dataset if dataset in BENCHMARKS else 'folder'} SOURCE {folder}"

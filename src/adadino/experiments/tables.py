@@ -428,4 +428,5 @@ def only(table: Table, names: Sequence[str]) -> Table:
             f"{table.name} has no row with {' or '.join(map(repr, names))} in its name; it has: "
             f"{there}."
         )
-    return dataclasses.replace(table, rows=rows)
+    # Under a name of its own: a whole table that was written before stays.
+    return dataclasses.replace(table, name=f"{table.name}-rows", rows=rows)

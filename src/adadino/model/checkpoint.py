@@ -253,6 +253,10 @@ def _find(source: str | PathLike[str]) -> Path:
     if os.path.isdir(path):  # noqa: PTH112
         path = path / WEIGHTS
     if _is_file(path):
+        if path.suffix == ".ckpt":  # what training goes on from, not what a model is loaded from
+            raise WeightsError(
+                f"{path} is a training run's state, not a checkpoint; take {path.parent / 'best'}."
+            )
         return path
     name = str(source)
     if (own := bundled(name)) is not None:

@@ -55,6 +55,13 @@ class AtomicCheckpointIO(TorchCheckpointIO):
         return state
 
 
+class Bar(pl.callbacks.RichProgressBar):
+    """Lightning's bar, counting epochs from one, as every other line does."""
+
+    def _get_train_description(self, current_epoch: int) -> str:
+        return f"epoch {current_epoch + 1}/{self.trainer.max_epochs}"
+
+
 class Keeper(pl.Callback):
     """After each epoch: best/ and last.ckpt, the history and its curves, a picture."""
 

@@ -7,7 +7,7 @@ from typing import Any
 from adadino.model.adadino import AdaDINO
 from adadino.model.detector import Detector
 from adadino.peers import PEERS
-from adadino.training.config import RunConfig
+from adadino.training.config import RunConfig, TrainConfig
 
 
 def model_card(
@@ -32,8 +32,8 @@ def model_card(
 Finds what changed between two co-registered images of one place: a probability for each pixel.
 
 {_parts(model)}- Trained parameters: {trained:,}.
-- Recipe: {config.train.epochs} epochs, {config.train.batch} x {config.train.accumulate} pairs per \
-update, precision {config.train.precision}, seed {config.train.seed}.
+- Recipe: {config.train.epochs} epochs, {config.train.pairs_per_update} pairs per update \
+({_update(config.train)}), precision {config.train.precision}, seed {config.train.seed}.
 
 ## Scores
 
@@ -58,6 +58,13 @@ on this very split).
 It finds the kinds of change it was shown, at the resolution it was shown. Other sensors, seasons
 and places need their own check before anyone acts on a map.
 """
+
+
+def _update(train: TrainConfig) -> str:
+    """How the pairs of an update come together."""
+    devices = train.devices * train.nodes
+    on = "" if devices == 1 else f" on each of {devices} devices"
+    return f"{train.batch} at a time{on}, {train.accumulate} times"
 
 
 def _parts(model: Detector) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -31,6 +32,10 @@ class DataConfig:
     """Hold the decoded pairs in memory."""
 
     def __post_init__(self) -> None:
+        if self.workers < 0:
+            raise ConfigError(f"data.workers is {self.workers}, must be at least 0.")
+        if self.tile is not None and self.tile < 1:
+            raise ConfigError(f"data.tile is {self.tile}, must be at least 1 pixel.")
         if self.roam and self.tile is None:
             raise ConfigError("data.roam moves tiles, and there are none; set data.tile.")
 
@@ -98,6 +103,13 @@ class TrainConfig:
         for name in ("epochs", "batch", "accumulate", "validate_every", "devices", "nodes"):
             if getattr(self, name) < 1:
                 raise ConfigError(f"train.{name} is {getattr(self, name)}, must be at least 1.")
+        for name in ("weight_decay", "bscs_warmup", "lambda_start", "lambda_ramp", "lambda_max"):
+            if not 0 <= getattr(self, name) < math.inf:
+                raise ConfigError(f"train.{name} is {getattr(self, name)}, must be at least 0.")
+        if not 0 <= self.seed < 2**32:
+            raise ConfigError(f"train.seed is {self.seed}, must be in 0..{2**32 - 1}.")
+        if not 0 < self.lr < math.inf:
+            raise ConfigError(f"train.lr is {self.lr}, must be above 0.")
         if self.epochs % self.validate_every:
             raise ConfigError(
                 f"train.validate_every is {self.validate_every}, must divide train.epochs = "

@@ -51,10 +51,15 @@ class EpochSampler(Sampler[Place]):
 
 
 class ShareSampler(Sampler[int]):
-    """Each rank's share of a split in order, nothing padded: no pair is ever scored twice."""
+    """Each rank's share of a split in order, nothing padded: no pair is ever scored twice.
 
-    def __init__(self, length: int, *, rank: int, world: int) -> None:
-        self.indices = range(rank, length, world)
+    Whole batches are dealt out, the very ones that a single process makes: the pairs of a batch
+    choose their FFN chunks together, so others beside a pair would change its score.
+    """
+
+    def __init__(self, length: int, *, batch: int, rank: int, world: int) -> None:
+        starts = range(rank * batch, length, world * batch)
+        self.indices = [index for s in starts for index in range(s, min(s + batch, length))]
 
     def __iter__(self) -> Iterator[int]:
         return iter(self.indices)
@@ -97,13 +102,14 @@ class PairData(pl.LightningDataModule):
         """Every pair once, in order."""
         trainer, dataset = self.trainer, self.sets["val"]
         assert trainer is not None
-        if len(dataset) < trainer.world_size:
+        batch, rank, world = self.config.train.batch, trainer.global_rank, trainer.world_size
+        if len(dataset) <= batch * (world - 1):
             raise TrainingError(
-                f"{self.config.data.name}: {len(dataset)} validation tile(s) for "
-                f"{trainer.world_size} devices; lower train.devices."
+                f"{self.config.data.name}: {len(dataset)} validation tile(s) make too few batches "
+                f"of {batch} for {world} devices; lower train.devices or train.batch."
             )
-        rank, world = trainer.global_rank, trainer.world_size
-        return self.loader(dataset, ShareSampler(len(dataset), rank=rank, world=world))
+        sampler = ShareSampler(len(dataset), batch=batch, rank=rank, world=world)
+        return self.loader(dataset, sampler)
 
     def loader(self, dataset: PairFolder, sampler: Sampler[Any]) -> Loader:
         """Batches in the order of a sampler."""

@@ -38,9 +38,14 @@ def open_run(folder: Path, config: RunConfig, *, overwrite: bool) -> Path | None
     """
     saved = folder / CONFIG
     before = _saved(saved) if saved.exists() else None  # before anything of theirs is touched
+    if before is None and checkpoint_of(folder) is not None and not overwrite:
+        raise TrainingError(
+            f"{folder} holds {LAST}, but {CONFIG} is gone: what it was trained with is unknown. "
+            "Restore that file, give another output, or --overwrite."
+        )
     if before is not None:
         _clear_up(folder)
-    if before is not None and overwrite:
+    if overwrite and (before is not None or checkpoint_of(folder) is not None):
         # The checkpoint first and the configuration last: stopped between, nothing is mixed up.
         for name in (
             LAST,

@@ -34,7 +34,7 @@ from adadino.errors import (
 from adadino.files import locked, write_atomic
 from adadino.model.checkpoint import build, kind_of, save
 from adadino.model.detector import Detector
-from adadino.training.callbacks import AtomicCheckpointIO, Keeper, Reporter
+from adadino.training.callbacks import AtomicCheckpointIO, Bar, Keeper, Reporter
 from adadino.training.card import model_card
 from adadino.training.config import RunConfig
 from adadino.training.data import PairData
@@ -194,7 +194,12 @@ def _fit(
 ) -> None:
     """Run Lightning's loop; whatever ends it early becomes one sentence."""
     settings = task.config.train
-    safe = f"Finished epochs are safe in {folder / LAST}: the same command goes on from there."
+
+    def safe() -> str:
+        if checkpoint_of(folder) is None:
+            return "No epoch was finished yet: the same command starts anew."
+        return f"Finished epochs are safe in {folder / LAST}: the same command goes on from there."
+
     try:
         with warnings.catch_warnings():
             # Hints about how to use Lightning are for us, not for who uses us.
@@ -208,9 +213,9 @@ def _fit(
             "output folder."
         ) from error
     except WriteError as error:
-        raise TrainingError(f"{error} {safe}") from error
+        raise TrainingError(f"{error} {safe()}") from error
     except OSError as error:
-        raise TrainingError(f"{error}. {safe}") from error
+        raise TrainingError(f"{error}. {safe()}") from error
     except AdaDINOError as error:
         # From a reading process an error arrives wrapped in that process's traceback.
         name = f"adadino.errors.{type(error).__name__}: "
@@ -222,7 +227,7 @@ def _fit(
             raise KeyboardInterrupt from error
         raise TrainingError(
             "a reading process died, probably for lack of (shared) memory; lower data.workers, 0 "
-            f"reads without one. {safe}"
+            f"reads without one. {safe()}"
         ) from error
     except SystemExit as error:
         # Lightning's answer to Ctrl-C, after which it leaves the signal ignored.
@@ -237,7 +242,7 @@ def _trainer(
     terminal = sys.stderr.isatty() and not quiet
     callbacks: list[pl.Callback] = [Keeper(folder, validation)]
     if terminal:
-        callbacks.append(pl.callbacks.RichProgressBar(console_kwargs={"stderr": True}))
+        callbacks.append(Bar(console_kwargs={"stderr": True}))
     if not quiet:
         callbacks.append(Reporter())
     for name in ("pytorch_lightning", "lightning_fabric"):

@@ -10,7 +10,9 @@ import functools
 import hashlib
 import math
 import time
+import warnings
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any, cast
 
 import pytorch_lightning as pl
@@ -18,7 +20,7 @@ import torch
 from torch import Tensor
 
 from adadino.data.augment import Augment
-from adadino.errors import TrainingError
+from adadino.errors import EmptyWarning, TrainingError
 from adadino.losses import LossParts, lambda_cgla
 from adadino.metrics import Confusion, confusion_counts
 from adadino.model.adadino import AdaDINO
@@ -26,6 +28,7 @@ from adadino.model.checkpoint import trained_tensors
 from adadino.model.detector import Detector
 from adadino.training.config import RunConfig
 from adadino.training.data import Batch
+from adadino.training.folder import checkpoint_of
 from adadino.training.graph import Step, StepLoss, keep_gradients, record, weigh
 from adadino.training.strategy import ShardedBackbone
 
@@ -114,10 +117,14 @@ class ChangeTask(pl.LightningModule):
         weights = [p.isfinite().all() for p in self.model.parameters() if p.requires_grad]
         bad = (~torch.stack([losses, *weights]).all()).int()
         if int(self.trainer.strategy.reduce(bad, reduce_op="sum")):
+            kept = (
+                ""
+                if checkpoint_of(Path(self.config.output)) is None
+                else ("The last good checkpoint is untouched. ")
+            )
             raise TrainingError(
-                f"the loss became NaN or infinite in epoch {self.current_epoch + 1}. The last good "
-                "checkpoint is untouched; lower train.lr, or train with train.precision=32, in a "
-                "new output folder."
+                f"the loss became NaN or infinite in epoch {self.current_epoch + 1}. {kept}Lower "
+                "train.lr, or train with train.precision=32, in a new output folder."
             )
 
     def on_train_epoch_start(self) -> None:
@@ -147,6 +154,14 @@ class ChangeTask(pl.LightningModule):
         parts = torch.stack([torch.stack(p) for p in self.losses]).mean(0)  # (steps, 4) -> (4,)
         parts = strategy.reduce(parts, reduce_op="mean")
         means = dict(zip((f"loss_{n}" for n in LossParts._fields), parts.tolist(), strict=True))
+        if confusion.tp + confusion.fn == 0 and not self.history:
+            warnings.warn(
+                f"no pixel of {self.config.data.name}'s validation split changed: F1 stays at zero "
+                "and chooses no epoch. Check the label folders; masks are above 127, or above 0 "
+                "where the maximum is 1.",
+                EmptyWarning,
+                stacklevel=1,  # the caller is Lightning, whose warnings are not shown
+            )
         scores = confusion.as_dict()
         row = {"epoch": self.current_epoch + 1, **self.schedule, **means, **scores}
         self.history = [*self.history, row]
@@ -160,7 +175,7 @@ class ChangeTask(pl.LightningModule):
         done, image = self.validated
         # Counted and not asked for: the others are in the middle of a pass, and could not answer.
         pairs = len(cast(Any, self.trainer.val_dataloaders).dataset)
-        most = math.ceil(math.ceil(pairs / self.trainer.world_size) / self.config.train.batch)
+        most = math.ceil(math.ceil(pairs / self.config.train.batch) / self.trainer.world_size)
         for _ in range(most - done):
             self.model(to_float(image), to_float(image))
 
