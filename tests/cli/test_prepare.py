@@ -39,6 +39,16 @@ def test_json_is_the_manifest(adadino, source, tmp_path):
     assert manifest["settings"]["tile"] == 16
 
 
+def test_without_a_validation_split_the_next_step_is_to_get_one(adadino, tmp_path):
+    write_dataset(tmp_path / "source", {"train": 2, "test": 1}, size=32)
+    said = adadino("prepare", "folder", tmp_path / "source", tmp_path / "made", "--tile", 16)
+    assert said.code == 0
+    assert "next:" not in said.out
+    last = said.out.splitlines()[-1]
+    assert last.startswith("adadino train needs a val split, which this set does not have: ")
+    assert "val/A, val/B and val/label" in last
+
+
 def test_a_wrong_name_is_a_usage_error_that_lists_the_right_ones(adadino, source, tmp_path):
     said = adadino("prepare", "levir", source, tmp_path / "made")
     assert (said.code, said.out) == (2, "")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -302,7 +303,7 @@ def test_staging_of_other_settings_needs_overwrite(levir: Path, tmp_path: Path) 
         prepare("levir-cd", levir, dest, tile=4)
     write_scene(levir / "train", "train_9")
     with pytest.raises(DataError, match=r"other settings"):
-        prepare("levir-cd", levir, dest, tile=TILE)
+        prepare("levir-cd", levir, dest, tile=TILE, strict=False)
     manifest = prepare("levir-cd", levir, dest, tile=16, overwrite=True)
     assert manifest.counts == {"train": 3, "val": 1, "test": 1}
 
@@ -320,6 +321,44 @@ def test_finished_set_is_returned_or_protected(levir: Path, tmp_path: Path) -> N
     replaced = prepare("folder", levir, dest, tile=TILE, overwrite=True)
     assert sorted(path.name for path in dest.iterdir()) == ["manifest.json", "test", "train"]
     assert replaced == Manifest.verify(dest)
+
+
+def test_a_finished_set_that_lost_a_tile_is_refused_by_its_name(
+    levir: Path, tmp_path: Path
+) -> None:
+    dest = tmp_path / "out"
+    prepare("levir-cd", levir, dest, tile=TILE)
+    for role in LEVIR:
+        (dest / "train" / role / "train_1_0_1.png").unlink()
+    with pytest.raises(
+        DataError, match=r"train/A/train_1_0_1\.png is missing .*: 3\).*--overwrite"
+    ):
+        prepare("levir-cd", levir, dest, tile=TILE)
+
+    prepare("levir-cd", levir, dest, tile=TILE, overwrite=True)
+    Image.new("RGB", (TILE, TILE)).save(dest / "val" / "B" / "val_0_0_0.png")
+    with pytest.raises(DataError, match=r"out/val is not what was prepared.*--overwrite"):
+        prepare("levir-cd", levir, dest, tile=TILE)
+
+
+@pytest.mark.parametrize("kind", ["folder", "zip"])
+def test_masks_replaced_by_others_of_equal_size_are_another_source(
+    levir: Path, tmp_path: Path, kind: str
+) -> None:
+    mask = levir / "train" / "label" / "train_0.png"
+    Image.new("L", (16, 16), 0).save(mask, compress_level=0)
+    size = mask.stat().st_size
+    dest = tmp_path / "out"
+
+    def source() -> Path:
+        return levir if kind == "folder" else zip_folder(levir, tmp_path / "levir.zip")
+
+    prepare("levir-cd", source(), dest, tile=TILE)
+    Image.new("L", (16, 16), 255).save(mask, compress_level=0)
+    os.utime(mask, (10**9, 10**9))
+    assert mask.stat().st_size == size
+    with pytest.raises(DataError, match=r"already holds a set made with .*overwrite"):
+        prepare("levir-cd", source(), dest, tile=TILE)
 
 
 def test_foreign_folders_in_the_destination_are_protected(levir: Path, tmp_path: Path) -> None:
@@ -344,10 +383,9 @@ def test_other_counts_are_an_error_with_a_table_until_accepted(levir: Path, tmp_
     with pytest.raises(DataError, match=r"strict=False") as caught:
         prepare("levir-cd", levir, dest, tile=TILE)
     assert ["train", "4", "8"] in [line.split() for line in str(caught.value).splitlines()]
-    assert not (dest / "manifest.json").exists()
+    assert not dest.exists()  # hours of cutting would have been for nothing
 
-    # The tiles are there: accepting the difference cuts nothing again.
-    manifest = prepare("levir-cd", levir, dest, tile=TILE, strict=False, progress=stop_at(12))
+    manifest = prepare("levir-cd", levir, dest, tile=TILE, strict=False)
     assert manifest.as_expected is False
     assert "counts differ from the expected" in manifest.notes[-1]
     with pytest.raises(DataError, match="not the expected ones"):

@@ -13,7 +13,7 @@ from PIL import Image
 
 from adadino.data.prepare import prepare
 from adadino.errors import ConfigError, DataError
-from tests.data.miniatures import TILE, write_scene, zip_folder
+from tests.data.miniatures import TILE, write_scene, write_splits, zip_folder
 
 
 def remove_one(source: Path) -> None:
@@ -99,6 +99,49 @@ def test_sources_without_what_is_needed_are_refused(tmp_path: Path) -> None:
         prepare("folder", tmp_path / "flat", tmp_path / "out2", tile=TILE)
     with pytest.raises(DataError, match="does not exist"):
         prepare("folder", tmp_path / "nowhere", tmp_path / "out3")
+
+
+@pytest.mark.parametrize("splits", [(), ("train",), ("train", "val", "test")])
+def test_an_official_division_that_the_source_does_not_show_is_not_drawn(
+    tmp_path: Path, splits: tuple[str, ...]
+) -> None:
+    source = tmp_path / "WHU"
+    if splits:
+        write_splits(source, dict.fromkeys(splits, 2), (16, 16))
+    else:
+        write_scene(source, "whu", (32, 32))
+    shown = ", ".join(sorted(splits)) or "no splits at all"
+    with pytest.raises(
+        DataError, match=rf"shows {shown}\. .*whole_image/{{train,test}}.*padded, floored"
+    ):
+        prepare("whu-cd", source, tmp_path / "out", tile=TILE, variant="official")
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize("place", ["val", "Valid/A", "A/val", "deep/validation"])
+@pytest.mark.parametrize("zipped", [False, True])
+def test_a_split_folder_without_images_is_refused_by_name(
+    tmp_path: Path, place: str, zipped: bool
+) -> None:
+    source = write_splits(tmp_path / "mine", {"train": 2, "test": 1}, (8, 8))
+    (source / place).mkdir(parents=True)
+    (source / place / "README.md").write_text("to come")
+    if zipped:
+        shutil.make_archive(str(tmp_path / "mine"), "zip", source)  # with entries for folders
+        source = tmp_path / "mine.zip"
+    split = place.removesuffix("/A")
+    with pytest.raises(DataError, match=rf"mine.* a split folder without an image: {split}\."):
+        prepare("folder", source, tmp_path / "out", tile=TILE)
+
+
+def test_an_empty_list_is_refused_by_name(tmp_path: Path) -> None:
+    for index in range(2):
+        write_scene(tmp_path / "mine", f"s{index}", (8, 8))
+    (tmp_path / "mine" / "list").mkdir()
+    (tmp_path / "mine" / "list" / "train.txt").write_text("s0.png\ns1.png\n")
+    (tmp_path / "mine" / "list" / "val.txt").write_text("\n")
+    with pytest.raises(DataError, match=r"list/val\.txt names no image"):
+        prepare("folder", tmp_path / "mine", tmp_path / "out", tile=TILE)
 
 
 def test_settings_that_do_not_exist_are_refused_with_the_choices(tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import builtins
 import hashlib
+import re
 import subprocess
 import sys
 from dataclasses import replace
@@ -252,6 +253,22 @@ def test_a_split_stays_when_another_grows(tmp_path: Path) -> None:
     small = write_dataset(tmp_path / "small", {"train": 1, "val": 2}, size=32)
     large = write_dataset(tmp_path / "large", {"train": 4, "val": 2}, size=32)
     assert [p.name for p in small[-2:]] == [p.name for p in large[-2:]]
+
+
+def test_a_split_does_not_depend_on_which_others_are_asked_for(tmp_path: Path) -> None:
+    every = write_dataset(tmp_path / "every", {"train": 1, "val": 1, "test": 2}, size=32)
+    assert [p.stem for p in every] == ["00000000", "01000000", "02000000", "02000001"]
+    alone = write_dataset(tmp_path / "alone", {"test": 2}, size=32)
+    for one, other in zip(alone, every[2:], strict=True):
+        assert one.name == other.name
+        assert one.read_bytes() == other.read_bytes()
+
+
+@pytest.mark.parametrize("splits", [{}, {"train": 0}, {"train": -1}, {"train": 1, "more": 1}])
+def test_impossible_splits_are_named(tmp_path: Path, splits: dict[str, int]) -> None:
+    with pytest.raises(InputError, match=re.escape(f"splits is {splits}; give each of train, val")):
+        write_dataset(tmp_path, splits, size=32)
+    assert not list(tmp_path.iterdir())
 
 
 def test_geotiffs_hold_the_pair_in_its_place(tmp_path: Path) -> None:

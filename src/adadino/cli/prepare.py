@@ -56,5 +56,14 @@ def command(
     print_table(f"{name} in {dest}", ("split", "tiles", "changed", "fingerprint"), rows)
     for note in manifest.notes:
         typer.echo(note)
+    if missing := [split for split in ("train", "val") if split not in manifest.splits]:
+        way = f"put some of its pairs into {missing[0]}/A, {missing[0]}/B and {missing[0]}/label"
+        if name == "levir-cd-plus":
+            way = "choose --variant holdout"
+        typer.echo(
+            f"adadino train needs a {' and a '.join(missing)} split, which this set does not have: "
+            f"{way}, and prepare {source} again with --overwrite."
+        )
+        return
     recipe = "--preset vitl16" if name == "folder" else f"--config configs/{name}.yaml"
     typer.echo(f"next: adadino train {recipe} --data {dest}")

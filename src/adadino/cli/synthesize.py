@@ -20,24 +20,36 @@ def command(
     nuisance: Annotated[
         float, typer.Option(min=0.0, max=1.0, help="Strength of season, sun, haze, noise, shift.")
     ] = 1.0,
+    geotiff: Annotated[
+        bool, typer.Option("--geotiff", help="GeoTIFFs with a CRS, for predict; else PNG.")
+    ] = False,
     overwrite: Annotated[
-        bool, typer.Option("--overwrite", help="Write into a folder that is not empty.")
+        bool, typer.Option("--overwrite", help="Remove train/, val/ and test/ in DEST first.")
     ] = False,
     quiet: Quiet = False,
     json: Json = False,
 ) -> None:
-    """Write procedural pairs with exact change masks; no data has to be downloaded."""
-    from adadino.data.synthetic import World, write_dataset
-    from adadino.errors import DataError
+    """Write procedural pairs with exact change masks, no download needed; run again to resume."""
+    from adadino.data.synthesize import synthesize
+    from adadino.data.synthetic import World
 
-    if dest.exists() and any(dest.iterdir()) and not overwrite:
-        raise DataError(f"{dest} is not empty; choose another folder, or --overwrite.")
-    splits = {name: n for name, n in (("train", train), ("val", val), ("test", test)) if n}
-    world = World(nuisance=nuisance)
+    splits = {"train": train, "val": val, "test": test}
     with progress("synthesizing", quiet=quiet or json) as report:
-        paths = write_dataset(dest, splits, seed=seed, size=size, world=world, progress=report)
+        pairs = synthesize(
+            dest,
+            splits,
+            seed=seed,
+            size=size,
+            world=World(nuisance=nuisance),
+            geotiff=geotiff,
+            overwrite=overwrite,
+            progress=report,
+        )
     if json:
-        print_json({"outputs": [dest / name for name in splits], "pairs": len(paths)})
+        print_json({"outputs": [dest / name for name, n in splits.items() if n], "pairs": pairs})
         return
-    typer.echo(f"{len(paths)} pairs of {size} x {size} pixels in {dest}")
-    typer.echo(f"next: adadino train --preset tiny --model.backbone.weights tiny --data {dest}")
+    typer.echo(f"{pairs} pairs of {size} x {size} pixels in {dest}")
+    if train and val:
+        typer.echo(f"next: adadino train --preset tiny --model.backbone.weights tiny --data {dest}")
+    else:
+        typer.echo("adadino train needs a train and a val split: for it, give --train and --val.")

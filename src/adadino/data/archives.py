@@ -43,6 +43,8 @@ class Member:
     size: int
     origin: str
     """What an error message calls it."""
+    stamp: int
+    """Changes with the content: the CRC of a zip's member, the time a file was last written."""
     open: Callable[[], IO[bytes]] = field(compare=False)
 
 
@@ -58,11 +60,14 @@ class Source:
     """
 
     members: list[Member]
+    folders: list[PurePosixPath]
+    """All of them, those without a member as well."""
 
     def __init__(self, path: Path, scratch: Path) -> None:
         self.path = path
         self._scratch = scratch
         self._declared = 0
+        self.folders = []
         self._open_archives = ExitStack()
         try:
             if path.is_dir():
@@ -88,8 +93,8 @@ class Source:
         self._open_archives.close()
 
     def digest(self) -> str:
-        """Identify the source by its members' paths and sizes; nothing is decompressed."""
-        lines = "".join(f"{member.path}\0{member.size}\n" for member in self.members)
+        """Identify the source by its members' paths, sizes and stamps; nothing is decompressed."""
+        lines = "".join(f"{one.path}\0{one.size}\0{one.stamp}\n" for one in self.members)
         return hashlib.sha256(lines.encode()).hexdigest()[:16]
 
     def _in_folder(self, root: Path) -> Iterator[Member]:
@@ -111,6 +116,7 @@ class Source:
                 folders.clear()
                 continue
             seen.add(here)
+            self.folders.append(PurePosixPath(Path(folder).relative_to(root).as_posix()))
             folders[:] = sorted(name for name in folders if not _is_hidden(PurePosixPath(name)))
             for name in sorted(files):
                 path = Path(folder, name)
@@ -120,7 +126,9 @@ class Source:
                 if path.suffix.lower() == ".zip":
                     yield from self._in_zip(path, virtual.with_suffix(""), str(path), nested=False)
                 elif _is_wanted(name):
-                    yield Member(virtual, path.stat().st_size, str(path), _opener(path))
+                    about = path.stat()
+                    size, stamp = about.st_size, about.st_mtime_ns
+                    yield Member(virtual, size, str(path), stamp, _opener(path))
 
     def _in_zip(
         self, file: Path | IO[bytes], prefix: PurePosixPath, origin: str, *, nested: bool
@@ -133,9 +141,13 @@ class Source:
                 f"{origin} is not a readable zip: {error}. Download it again; other kinds of "
                 "archive must be unpacked first."
             ) from error
+        self.folders.append(prefix)
         for info in archive.infolist():
             path = self._checked(info, origin)
-            if info.is_dir() or _is_hidden(path):
+            if _is_hidden(path):
+                continue
+            if info.is_dir():
+                self.folders.append(prefix / path)
                 continue
             inner = f"{origin}:{info.filename}"
             if path.suffix.lower() == ".zip":
@@ -144,7 +156,8 @@ class Source:
                 copy = self._copied(archive, info, inner)
                 yield from self._in_zip(copy, prefix / path.with_suffix(""), inner, nested=True)
             elif _is_wanted(path.name):
-                yield Member(prefix / path, info.file_size, inner, partial(archive.open, info))
+                opener = partial(archive.open, info)
+                yield Member(prefix / path, info.file_size, inner, info.CRC, opener)
 
     def _checked(self, info: zipfile.ZipInfo, origin: str) -> PurePosixPath:
         # Zips made on Windows may hold backslashes, which would also hide a `..`.

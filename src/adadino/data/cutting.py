@@ -127,7 +127,7 @@ def cut(plans: Sequence[Plan], dest: Path, tile: int, progress: Progress | None)
     with ThreadPoolExecutor(workers) as pool:
         for plan in plans:
             for role, member in plan.scene.by_role().items():
-                paths = {dest / str(t.split) / role / f"{t.name}.png": t for t in plan.tiles}
+                paths = _paths(plan, dest, role)
                 missing = {path: t for path, t in paths.items() if not path.exists()}
                 done += len(paths) - len(missing)
                 for path, square in _squares(plan, role, member, missing, tile):
@@ -137,6 +137,15 @@ def cut(plans: Sequence[Plan], dest: Path, tile: int, progress: Progress | None)
                         write_first()
         while waiting:
             write_first()
+
+
+def tile_paths(plan: Plan, dest: Path) -> list[Path]:
+    """All files that a plan gives."""
+    return [path for role in plan.scene.by_role() for path in _paths(plan, dest, role)]
+
+
+def _paths(plan: Plan, dest: Path, role: str) -> dict[Path, Tile]:
+    return {dest / str(one.split) / role / f"{one.name}.png": one for one in plan.tiles}
 
 
 def _squares(

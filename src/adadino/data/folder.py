@@ -21,6 +21,7 @@ from torch import Tensor
 from torch.utils.data import Dataset
 
 from adadino.data.images import is_image, read_image, read_mask, read_size
+from adadino.data.staging import SPLITS
 from adadino.errors import DataError
 
 __all__ = [
@@ -34,8 +35,6 @@ __all__ = [
     "read_mask",
     "tile_name",
 ]
-
-SPLITS = ("train", "val", "test")
 
 
 class PairFiles(NamedTuple):

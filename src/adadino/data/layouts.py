@@ -8,6 +8,7 @@ split name in that gives its split.
 
 from __future__ import annotations
 
+import dataclasses
 import re
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
@@ -92,6 +93,28 @@ def find_scenes(
     return scenes, notes
 
 
+def refuse_empty_splits(
+    folders: Iterable[PurePosixPath], members: Iterable[Member], source: str
+) -> None:
+    """Refuse split folders without an image: the set would silently lack that split.
+
+    Args:
+        folders: All folders of the source.
+        members: What the source holds.
+        source: What errors call it.
+
+    Raises:
+        DataError: If there is such a folder.
+    """
+    filled = {folder for m in members if is_image(m.path.name) for folder in m.path.parents}
+    for folder in folders:
+        if folder.name.lower() in SPLIT_NAMES and folder not in filled:
+            raise DataError(
+                f"{source} has a split folder without an image: {folder}. Put its pairs there, or "
+                "remove it."
+            )
+
+
 def select_whu(members: Sequence[Member]) -> list[Member]:
     """Reduce WHU-CD's original tree to its mosaics, under plain names; leave other trees alone."""
     chosen = []
@@ -104,7 +127,7 @@ def select_whu(members: Sequence[Member]) -> list[Member]:
         else:
             continue
         virtual = folder / member.path.name
-        chosen.append(Member(virtual, member.size, member.origin, member.open))
+        chosen.append(dataclasses.replace(member, path=virtual))
     has_images = any(_WHU_IMAGE.search(str(member.path)) for member in members)
     return chosen if has_images else list(members)
 
@@ -156,6 +179,8 @@ def _lists(base: PurePosixPath, members: Iterable[Member]) -> dict[str, list[str
                 text = file.read().decode("utf-8-sig", errors="replace")
             names = (line.strip() for line in text.splitlines())
             lists[split] = [PurePosixPath(name).stem for name in names if name]
+            if not lists[split]:
+                raise DataError(f"{member.origin} names no image. Fill it, or remove it.")
     return lists
 
 

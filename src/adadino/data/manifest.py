@@ -11,10 +11,9 @@ from typing import Any
 from adadino import schema
 from adadino.data.folder import SPLITS, PairFiles, find_pairs, fingerprint
 from adadino.data.images import read_mask
+from adadino.data.staging import MANIFEST as FILE_NAME
 from adadino.errors import ConfigError, DataError
 from adadino.files import write_atomic
-
-FILE_NAME = "manifest.json"
 
 
 @dataclass(frozen=True)
@@ -26,7 +25,7 @@ class Settings:
     tile: int
     seed: int
     source_digest: str
-    """Of the paths and sizes of the source's files."""
+    """Of the source's files: `archives.Source.digest`."""
 
 
 @dataclass(frozen=True)

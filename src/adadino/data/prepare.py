@@ -2,32 +2,30 @@
 
 - Tiles are cut into `DEST/.partial` and moved to their place when the set is whole; the manifest
   comes last. A run that was killed goes on where it stopped; what it left never looks finished.
-- Counts are compared with the paper's (`benchmarks.py`). A difference is an error, unless accepted.
+- Counts are compared with the paper's (`benchmarks.py`) before a tile is cut. A difference is an
+  error, unless accepted.
 - The paper does not say how WHU-CD was split or LEVIR-CD+ validated; the manifest says how we did.
 """
 
 from __future__ import annotations
 
 import json
-import shutil
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 
 from adadino import __version__
 from adadino.data.archives import Source
 from adadino.data.benchmarks import Benchmark, lookup
-from adadino.data.cutting import Plan, Progress, cut, plan_tiles, size_notes
-from adadino.data.folder import SPLITS, find_pairs
-from adadino.data.layouts import find_scenes, select_whu
-from adadino.data.manifest import FILE_NAME, Manifest, Settings, summarise
+from adadino.data.cutting import Plan, Progress, cut, plan_tiles, size_notes, tile_paths
+from adadino.data.folder import find_pairs
+from adadino.data.layouts import find_scenes, refuse_empty_splits, select_whu
+from adadino.data.manifest import Manifest, Settings, summarise
 from adadino.data.splits import draw_missing_splits
+from adadino.data.staging import MANIFEST, SPLITS, STAGING, begun, publish, remove, stage
 from adadino.errors import ConfigError, DataError
-from adadino.files import sole_writer, write_atomic
-
-STAGING = ".partial"
-SETTINGS = "settings.json"
+from adadino.files import sole_writer
 
 
 def prepare(
@@ -44,8 +42,8 @@ def prepare(
 ) -> Manifest:
     """Cut a benchmark into tiles, split it, check its counts, and describe it.
 
-    Called again with the same settings, it goes on where an interrupted run stopped, and returns
-    the manifest of a finished one.
+    Called again with the same settings, it goes on where an interrupted run stopped. A finished
+    set is compared with its manifest, which is returned.
 
     Args:
         name: `levir-cd`, `levir-cd-plus`, `whu-cd`, `sysu-cd`, `clcd`, or `folder` for any tree.
@@ -63,7 +61,8 @@ def prepare(
 
     Raises:
         ConfigError: If there is no such benchmark, variant or tile size.
-        DataError: If the source or `dest` is not as it must be, or the counts differ.
+        DataError: If the source or `dest` is not as it must be, a finished set was damaged, or
+            the counts differ.
     """
     benchmark, variant = lookup(name, variant)
     if tile < 1:
@@ -73,23 +72,25 @@ def prepare(
     with Source(source, scratch=dest) as opened:
         settings = Settings(name, variant, tile, seed, opened.digest())
         finished = None if overwrite else _finished(dest, settings)
-        if finished is None or _is_remnant(dest / STAGING, settings):
+        if finished is None or _is_remnant(dest, settings):
             plans, notes = _plan(opened, benchmark, settings)
-            with sole_writer(dest / FILE_NAME, "preparation"):
+            _check_counts(_planned(plans), benchmark, settings, strict=strict)
+            with sole_writer(dest / MANIFEST, "preparation"):
                 # Once more: another process may have finished it while this one made its plans.
                 finished = None if overwrite else _finished(dest, settings)
                 if finished is None:
-                    staging = _staging(dest, settings, overwrite=overwrite)
+                    staging = stage(dest, _as_text(settings), anew=overwrite)
                     # A manifest in there: the last run was stopped while it moved the splits.
-                    if not (staging / FILE_NAME).exists():
+                    if not (staging / MANIFEST).exists():
                         cut(plans, staging, tile, progress)
-                        manifest = _describe(plans, notes, staging, benchmark, settings, source)
-                        _check_counts(manifest, benchmark, dest, strict=strict)
-                        manifest.save(staging)
-                    finished = _publish(staging, dest)
-                elif _is_remnant(dest / STAGING, settings):
-                    _remove(dest / STAGING)
-    _check_counts(finished, benchmark, dest, strict=strict)
+                        _describe(plans, notes, staging, benchmark, settings, source).save(staging)
+                    made = Manifest.load(staging)
+                    publish(staging, dest, made.splits)
+                    return made
+                if _is_remnant(dest, settings):
+                    remove(dest / STAGING)
+        _check_whole(opened, dest, benchmark, settings)
+    _check_counts(finished.counts, benchmark, settings, strict=strict)
     return finished
 
 
@@ -106,7 +107,7 @@ def _check_places(source: Path, dest: Path) -> None:
 
 def _finished(dest: Path, settings: Settings) -> Manifest | None:
     """The manifest of a set that is already there, or None where there is nothing in the way."""
-    if (dest / FILE_NAME).exists():
+    if (dest / MANIFEST).exists():
         manifest = Manifest.load(dest)
         if manifest.settings != settings:
             raise DataError(
@@ -125,46 +126,32 @@ def _finished(dest: Path, settings: Settings) -> Manifest | None:
     return None
 
 
-def _is_remnant(staging: Path, settings: Settings) -> bool:
-    """Whether a run of the same settings, or of none that are known, has left its folder."""
-    return staging.exists() and _begun(staging) in (None, _as_text(settings))
-
-
-def _begun(staging: Path) -> str | None:
-    """The settings that a folder was begun with; None if it was killed before it had any."""
+def _check_whole(source: Source, dest: Path, benchmark: Benchmark, settings: Settings) -> None:
+    """Compare a finished set with its manifest; if a tile is missing, name it."""
     try:
-        return (staging / SETTINGS).read_text(encoding="utf-8")
-    except FileNotFoundError:
-        return None
-    except (OSError, ValueError) as error:
-        return f"unreadable ({error})"
+        Manifest.verify(dest)
+    except DataError as error:
+        plans, _ = _plan(source, benchmark, settings)
+        missing = [path for plan in plans for path in tile_paths(plan, dest) if not path.exists()]
+        if not missing:
+            raise
+        raise DataError(
+            f"{missing[0]} is missing from a finished set (files missing: {len(missing)}). "
+            "Restore it, or make the set again with overwrite=True (--overwrite)."
+        ) from error
+
+
+def _is_remnant(dest: Path, settings: Settings) -> bool:
+    """Whether a run of the same settings, or of none that are known, has left its folder."""
+    return (dest / STAGING).exists() and begun(dest) in (None, _as_text(settings))
 
 
 def _as_text(settings: Settings) -> str:
     return json.dumps(asdict(settings), indent=2) + "\n"
 
 
-def _staging(dest: Path, settings: Settings, *, overwrite: bool) -> Path:
-    """The folder to work in: the one an interrupted run left, if it was the same work."""
-    staging = dest / STAGING
-    wanted = _as_text(settings)
-    found = _begun(staging)
-    if overwrite or found is None:  # without settings there is nothing that could be gone on with
-        _remove(staging)
-    if staging.exists():
-        if found is not None and found != wanted:
-            raise DataError(
-                f"{staging} was left by a run with other settings: {' '.join(found.split())}. "
-                "Repeat that run, or start anew with overwrite=True (--overwrite)."
-            )
-        for half_written in staging.rglob(".*.part.png"):
-            half_written.unlink()
-    else:
-        write_atomic(staging / SETTINGS, wanted)
-    return staging
-
-
 def _plan(source: Source, benchmark: Benchmark, settings: Settings) -> tuple[list[Plan], list[str]]:
+    refuse_empty_splits(source.folders, source.members, str(source.path))
     members = select_whu(source.members) if settings.name == "whu-cd" else source.members
     scenes, notes = find_scenes(members, str(source.path), single_name=benchmark.single_name)
     padded = benchmark.variants[settings.variant].padded
@@ -172,6 +159,12 @@ def _plan(source: Source, benchmark: Benchmark, settings: Settings) -> tuple[lis
     notes += size_notes(plans, settings.tile, padded=padded)
     plans, drawn = draw_missing_splits(plans, benchmark, settings.variant, settings.seed)
     return plans, notes + drawn
+
+
+def _planned(plans: Sequence[Plan]) -> dict[str, int]:
+    """Tiles in each split."""
+    counts = Counter(str(one.split) for plan in plans for one in plan.tiles)
+    return {split: counts[split] for split in SPLITS if counts[split]}
 
 
 def _describe(
@@ -182,9 +175,8 @@ def _describe(
     settings: Settings,
     source: Path,
 ) -> Manifest:
-    present = {one.split for plan in plans for one in plan.tiles}
-    splits = {s: summarise(find_pairs(staging, s)) for s in SPLITS if s in present}
-    counts = {split: summary.pairs for split, summary in splits.items()}
+    counts = _planned(plans)
+    splits = {split: summarise(find_pairs(staging, split)) for split in counts}
     expected = _expected(benchmark, settings)
     equals = None if expected is None else counts == expected
     if equals is False:
@@ -201,49 +193,23 @@ def _describe(
     )
 
 
-def _check_counts(manifest: Manifest, benchmark: Benchmark, dest: Path, *, strict: bool) -> None:
-    expected = _expected(benchmark, manifest.settings)
-    if not strict or expected is None or manifest.counts == expected:
+def _check_counts(
+    counts: Mapping[str, int], benchmark: Benchmark, settings: Settings, *, strict: bool
+) -> None:
+    expected = _expected(benchmark, settings)
+    if not strict or expected is None or counts == expected:
         return
     rows = [
-        f"  {split:<6}{manifest.counts.get(split, 0):>8,}{expected.get(split, 0):>10,}"
-        for split in SPLITS
+        f"  {split:<6}{counts.get(split, 0):>8,}{expected.get(split, 0):>10,}" for split in SPLITS
     ]
-    others = ", ".join(v for v in benchmark.variants if v != manifest.settings.variant)
+    others = ", ".join(v for v in benchmark.variants if v != settings.variant)
     raise DataError(
-        f"the counts of {manifest.settings.name} ({manifest.settings.variant}) are not the "
-        "expected ones:\n"
+        f"the counts of {settings.name} ({settings.variant}) are not the expected ones:\n"
         + "\n".join(["  split    found  expected", *rows])
         + "\nLook for scenes that are missing from the source"
         + (f", try another variant ({others})" if others else "")
-        + ", or accept the difference with strict=False (--no-strict). The tiles are kept in "
-        f"{dest}: the next run with the same settings will not cut them again."
+        + ", or accept the difference with strict=False (--no-strict). Nothing was cut."
     )
-
-
-def _publish(staging: Path, dest: Path) -> Manifest:
-    """Move the splits to their place, the manifest last; safe to repeat at any point."""
-    manifest = Manifest.load(staging)
-    try:
-        (dest / FILE_NAME).unlink(missing_ok=True)
-        for split in SPLITS:
-            if split not in manifest.splits:
-                _remove(dest / split)
-            elif (staging / split).exists():  # else a run that was stopped here has moved it
-                _remove(dest / split)
-                (staging / split).rename(dest / split)
-        (staging / FILE_NAME).rename(dest / FILE_NAME)
-        _remove(staging)
-    except OSError as error:
-        raise DataError(f"cannot move the finished set to {dest}: {error}. Run again.") from error
-    return manifest
-
-
-def _remove(path: Path) -> None:
-    if path.is_symlink() or path.is_file():
-        path.unlink()
-    elif path.exists():
-        shutil.rmtree(path)
 
 
 def _expected(benchmark: Benchmark, settings: Settings) -> dict[str, int] | None:

@@ -31,14 +31,23 @@ def draw_missing_splits(
         The plans with every split filled in, and notes for the manifest.
 
     Raises:
-        DataError: If the benchmark has an official split that the source does not show, or there
-            are too few scenes to draw from.
+        DataError: If the benchmark or the variant has an official split that the source does not
+            show, or there are too few scenes to draw from.
     """
 
     def unit(plan: Plan, tile: Tile) -> str:
         return tile.name if benchmark.split_tiles else plan.scene.name
 
     shipped = {tile.split for plan in plans for tile in plan.tiles}
+    if benchmark.variants[variant].shipped and shipped != {"train", "test"}:
+        others = ", ".join(name for name, v in benchmark.variants.items() if not v.shipped)
+        found = ", ".join(sorted(split for split in shipped if split)) or "no splits at all"
+        raise DataError(
+            f"variant {variant} is the authors' own division into train and test, but the source "
+            f"shows {found}. Looked for 2012/whole_image/{{train,test}}, 2016/whole_image/{{train,"
+            "test} and change_label/{train,test}, or for train and test folders and no others. "
+            f"Download the authors' archive, or choose another variant ({others})."
+        )
     open_to_draw = None if None in shipped else "train"
     units = {
         unit(plan, tile) for plan in plans for tile in plan.tiles if tile.split == open_to_draw

@@ -26,6 +26,7 @@ from adadino.data._world.plan import PLANS
 from adadino.data._world.render import lay_ground, paint_mask, render
 from adadino.data._world.scene import AFTER, BEFORE, Scene
 from adadino.data._world.view import draw_views, expose
+from adadino.data.staging import SPLITS
 from adadino.errors import AdaDINOError, ConfigError, InputError
 from adadino.files import atomic
 
@@ -34,11 +35,18 @@ __all__ = [
     "PLANS",
     "Pair",
     "World",
+    "check_splits",
     "make_pair",
+    "require_rasterio",
     "write_dataset",
     "write_geotiff_pair",
     "write_pair",
 ]
+
+
+CRS = "EPSG:32633"
+ORIGIN = (500_000.0, 5_800_000.0)
+"""Where GeoTIFFs lie: x and y of the upper left corner, in metres."""
 
 
 class Pair(NamedTuple):
@@ -158,6 +166,7 @@ def write_pair(
     world: World | None = None,
     *,
     name: str | None = None,
+    geotiff: bool = False,
 ) -> tuple[Path, Path, Path]:
     """Write a pair as A/NAME.png, B/NAME.png and label/NAME.png, the mask as 0 and 255.
 
@@ -167,14 +176,18 @@ def write_pair(
         size: As for `make_pair`.
         world: As for `make_pair`.
         name: The file name without suffix; the seed in eight digits if left out.
+        geotiff: Write .tif files with a CRS instead, in the place of `write_geotiff_pair`.
     """
     pair = make_pair(seed, size, world)
-    name = f"{seed:08d}" if name is None else name
-    before, after, label = (Path(directory) / sub / f"{name}.png" for sub in ("A", "B", "label"))
+    file = (f"{seed:08d}" if name is None else name) + (".tif" if geotiff else ".png")
+    before, after, label = (Path(directory) / sub / file for sub in ("A", "B", "label"))
     arrays = pair.before, pair.after, pair.mask.astype(np.uint8) * 255
     for path, array in zip((before, after, label), arrays, strict=True):
-        with atomic(path) as part:
-            Image.fromarray(array).save(part)
+        if geotiff:
+            _write_geotiff(path, array, (world or World()).gsd, CRS, ORIGIN)
+        else:
+            with atomic(path) as part:
+                Image.fromarray(array).save(part)
     return before, after, label
 
 
@@ -185,12 +198,15 @@ def write_dataset(
     seed: int = 0,
     size: int | tuple[int, int] = 256,
     world: World | None = None,
+    geotiff: bool = False,
+    resume: bool = False,
     progress: Callable[[int, int], None] | None = None,
 ) -> list[Path]:
     """Write DIR/SPLIT/{A,B,label}/NAME.png; no two pairs share a seed.
 
-    Pair i of split s has the seed (100 * seed + s) * 1,000,000 + i, which is also its name. So a
-    split stays the same when another grows, and `make_pair` repeats any pair by its name.
+    Pair i of split s (train 0, val 1, test 2) has the seed (100 * seed + s) * 1,000,000 + i, which
+    is also its name. So a split stays the same whatever becomes of the others, and `make_pair`
+    repeats any pair by its name.
 
     Args:
         directory: The dataset's folder.
@@ -198,24 +214,44 @@ def write_dataset(
         seed: Different seeds give different datasets.
         size: As for `make_pair`.
         world: As for `make_pair`.
+        geotiff: As for `write_pair`.
+        resume: Keep the pairs that are there; the caller knows that the settings were the same.
         progress: Called with (pairs done, pairs in all) after every pair.
 
     Returns:
         The label files, in order.
+
+    Raises:
+        InputError: If there is no such split, or no pair is asked for.
     """
-    if len(splits) > 100 or any(not 0 <= count <= 1_000_000 for count in splits.values()):
-        raise InputError(
-            f"splits is {dict(splits)}; give up to 100 splits of 0 to 1,000,000 pairs."
-        )
+    check_splits(splits)
     labels: list[Path] = []
     total = sum(splits.values())
-    for index, (split, count) in enumerate(splits.items()):
-        first = (100 * seed + index) * 1_000_000
+    for split, count in splits.items():
+        first = (100 * seed + SPLITS.index(split)) * 1_000_000
+        folder = Path(directory) / split
         for pair_seed in range(first, first + count):
-            labels.append(write_pair(Path(directory) / split, pair_seed, size, world)[2])
+            label = folder / "label" / f"{pair_seed:08d}{'.tif' if geotiff else '.png'}"
+            if not (resume and label.exists()):  # the label is written last
+                write_pair(folder, pair_seed, size, world, geotiff=geotiff)
+            labels.append(label)
             if progress is not None:
                 progress(len(labels), total)
     return labels
+
+
+def check_splits(splits: Mapping[str, int]) -> None:
+    """Refuse splits that do not exist, and numbers of pairs that cannot be.
+
+    Raises:
+        InputError: If there are any, or no pair is asked for.
+    """
+    possible = all(split in SPLITS and 0 <= n <= 1_000_000 for split, n in splits.items())
+    if not possible or not any(splits.values()):
+        raise InputError(
+            f"splits is {dict(splits)}; give each of {', '.join(SPLITS)} 0 to 1,000,000 pairs, "
+            "and at least one of them some."
+        )
 
 
 def write_geotiff_pair(
@@ -224,8 +260,8 @@ def write_geotiff_pair(
     size: int | tuple[int, int] = 1024,
     world: World | None = None,
     *,
-    crs: str = "EPSG:32633",
-    origin: tuple[float, float] = (500_000.0, 5_800_000.0),
+    crs: str = CRS,
+    origin: tuple[float, float] = ORIGIN,
 ) -> tuple[Path, Path, Path]:
     """Write before.tif, after.tif and truth.tif (0 and 1), north up, with a CRS.
 
@@ -237,33 +273,50 @@ def write_geotiff_pair(
         crs: A projected CRS whose unit is the metre.
         origin: The coordinates (x, y) of the upper left corner.
     """
-    try:
-        import rasterio
-        from rasterio.errors import CRSError
-        from rasterio.transform import from_origin
-    except ImportError as error:
-        raise AdaDINOError(
-            "GeoTIFFs need rasterio, which is not installed: pip install adadino[geo]"
-        ) from error
-    try:
-        place = rasterio.CRS.from_user_input(crs)
-    except CRSError as error:
-        raise InputError(f"crs is {crs!r}, which is unknown; give one like EPSG:32633.") from error
-
+    require_rasterio()
     world = world or World()
     pair = make_pair(seed, size, world)
     before, after, truth = (
         Path(directory) / f"{name}.tif" for name in ("before", "after", "truth")
     )
-    arrays = pair.before, pair.after, pair.mask[..., None].astype(np.uint8)
+    arrays = pair.before, pair.after, pair.mask.astype(np.uint8)
     for path, array in zip((before, after, truth), arrays, strict=True):
-        height, width, count = array.shape
-        profile = {
-            "driver": "GTiff", "dtype": "uint8", "height": height, "width": width, "count": count,
-            "crs": place, "transform": from_origin(*origin, world.gsd, world.gsd),
-            "photometric": "RGB" if count == 3 else "MINISBLACK", "compress": "deflate",
-            "tiled": True, "blockxsize": 256, "blockysize": 256,
-        }  # fmt: skip
-        with atomic(path) as part, rasterio.open(part, "w", **profile) as raster:
-            raster.write(np.moveaxis(array, 2, 0))  # (H, W, C) -> (C, H, W)
+        _write_geotiff(path, array, world.gsd, crs, origin)
     return before, after, truth
+
+
+def require_rasterio() -> None:
+    """Say what to install, before any work is done.
+
+    Raises:
+        AdaDINOError: If rasterio is not installed.
+    """
+    try:
+        import rasterio  # noqa: F401
+    except ImportError as error:
+        raise AdaDINOError(
+            "GeoTIFFs need rasterio, which is not installed: pip install adadino[geo]"
+        ) from error
+
+
+def _write_geotiff(
+    path: Path, array: NDArray[np.uint8], gsd: float, crs: str, origin: tuple[float, float]
+) -> None:
+    import rasterio
+    from rasterio.errors import CRSError
+    from rasterio.transform import from_origin
+
+    try:
+        place = rasterio.CRS.from_user_input(crs)
+    except CRSError as error:
+        raise InputError(f"crs is {crs!r}, which is unknown; give one like EPSG:32633.") from error
+    bands = np.moveaxis(np.atleast_3d(array), 2, 0)  # (H, W[, C]) -> (C, H, W)
+    count, height, width = bands.shape
+    profile = {
+        "driver": "GTiff", "dtype": "uint8", "height": height, "width": width, "count": count,
+        "crs": place, "transform": from_origin(*origin, gsd, gsd),
+        "photometric": "RGB" if count == 3 else "MINISBLACK", "compress": "deflate",
+        "tiled": True, "blockxsize": 256, "blockysize": 256,
+    }  # fmt: skip
+    with atomic(path) as part, rasterio.open(part, "w", **profile) as raster:
+        raster.write(bands)
