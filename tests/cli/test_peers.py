@@ -194,7 +194,19 @@ def test_info_counts_by_component_beside_the_published(adadino, name, parameters
     assert params["total"] == parameters
     assert (card["peer"]["published"], card["peer"]["idle"]) == (published, idle)
     assert card["backbone"] is card["k"] is card["taps"] is None
-    assert card["next"] == f"adadino train --model {name} --data DIR"
+    assert card["next"].startswith(f"adadino train --model {name} --data DIR")
+
+
+def test_info_says_the_published_recipe_and_the_command_that_follows_it(adadino):
+    card = json.loads(adadino("info", "bit", "--json").out)
+    recipe = {"optimizer": "sgd", "learning_rate": 0.01, "weight_decay": 5e-4, "momentum": 0.99}
+    assert recipe.items() <= card["peer"]["recipe"].items()
+    flags = (
+        "--train.optimizer sgd --train.lr 0.01 --train.momentum 0.99 --train.weight_decay 0.0005"
+    )
+    assert card["next"] == f"adadino train --model bit --data DIR {flags}"
+    assert json.loads(adadino("info", "lite-unet", "--json").out)["peer"]["recipe"] is None
+    assert "changemamba is quoted only" in adadino("info", "changemamba").err
 
 
 def test_info_of_a_peer_on_the_backbone_takes_a_preset(adadino):

@@ -194,6 +194,8 @@ def test_some_rows_of_a_table(tmp_path):
         "4/16, w/o CGLA",
         "4/16, w/ CGLA",
     ]
+    (row,) = tables.only(TABLES["peers"], ["U-Net"]).rows  # not the Siamese one
+    assert row.name == "U-Net"
     arguments = ["reproduce", "ablation", "--row", "Tip-6", "--quick", "-o", str(tmp_path)]
     error = CliRunner().invoke(app, arguments).exception
     assert isinstance(error, ConfigError)

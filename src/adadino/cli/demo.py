@@ -74,7 +74,7 @@ def command(
     place = "A synthetic place at two dates" if truth is not None else f"{before}, {after}"
     typer.echo(
         f"{place}: the model found change on {100 * result.change_fraction:.1f} % of it, in "
-        f"{len(result.polygons)} polygons."
+        f"{len(result.polygons)} polygon{'' if len(result.polygons) == 1 else 's'}."
     )
     if scores:
         typer.echo(f"Against the exact mask: F1 {100 * scores['f1']:.1f}, IoU ", nl=False)

@@ -117,8 +117,10 @@ def find_config(
     from adadino.errors import ConfigError
     from adadino.model.checkpoint import read_settings
     from adadino.model.weights import bundled, read_backbone
-    from adadino.peers import PEERS
+    from adadino.peers import ABSENT, PEERS, find_peer
 
+    if model in ABSENT:
+        find_peer(model)  # raises, saying why it is only quoted
     if model in PEERS:
         if (preset is not None or backbone is not None) and not PEERS[model].backbone:
             raise ConfigError(f"{model} has one size and no backbone: leave the option out.")
@@ -160,6 +162,7 @@ def _peer(name: str) -> dict[str, Any]:
         "citation": spec.citation,
         "published": spec.parameters,
         "idle": spec.idle,
+        "recipe": None if spec.recipe is None else dataclasses.asdict(spec.recipe),
     }
 
 
@@ -258,4 +261,11 @@ def _next(model: str | None, name: str, config: Config) -> str:
         what = f"--model {name}" + (f" --preset {config.backbone.name}" if dino else "")
     source = "tiny" if config.backbone.name == "tiny" else "FILE"  # the bundled model's own
     weights = f" --model.backbone.weights {source}" if dino else ""
-    return f"adadino train {what} --data DIR{weights}"
+    recipe = None if config.peer is None else PEERS[config.peer].recipe
+    flags = ""
+    if recipe is not None:  # as published; without it a peer has AdaDINO's
+        flags = f" --train.optimizer {recipe.optimizer} --train.lr {recipe.learning_rate}"
+        flags += f" --train.momentum {recipe.momentum}" if recipe.momentum else ""
+        if recipe.weight_decay is not None:
+            flags += f" --train.weight_decay {recipe.weight_decay}"
+    return f"adadino train {what} --data DIR{weights}{flags}"

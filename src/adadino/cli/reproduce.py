@@ -38,7 +38,7 @@ def command(
     ] = False,
     row: Annotated[
         list[str] | None,
-        typer.Option(help="Only rows with this in their name; may be given several times."),
+        typer.Option(help="Only the row of this name, or those with it in theirs; again for more."),
     ] = None,
     data: Annotated[
         Path | None, typer.Option(help="Folder with sysu-cd/, whu-cd/, levir-cd/, levir-cd-plus/.")

@@ -68,7 +68,8 @@ def command(
         )
     else:
         typer.echo(f"best validation F1 {100 * best:.2f}; everything is in {result.folder}")
-        typer.echo(f"next: adadino evaluate {result.folder / 'best'} --data DIR --split test")
+        where = data or "DIR"
+        typer.echo(f"next: adadino evaluate {result.folder / 'best'} --data {where} --split test")
 
 
 def parse_overrides(arguments: list[str]) -> list[str]:

@@ -189,7 +189,8 @@ class PairFolder(Dataset[tuple[Tensor, Tensor, Tensor, int]]):
         if height % tile or width % tile:
             raise DataError(
                 f"{pair.before} is {width} x {height}, which tiles of {tile} do not fill. Cut it "
-                "with `adadino prepare`, choose a tile that divides it, or use tile=None."
+                "with `adadino prepare`, choose a size that divides it, or leave it whole "
+                "(tile=None)."
             )
         grid = height // tile, width // tile
         for row in range(grid[0]):

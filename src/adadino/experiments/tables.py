@@ -416,12 +416,16 @@ TABLES: dict[str, Table] = {
 
 
 def only(table: Table, names: Sequence[str]) -> Table:
-    """The rows of a table that have one of these in their name.
+    """The rows of a table that are called so, or have one of these in their name.
 
     Raises:
         ConfigError: None has.
     """
-    rows = tuple(row for row in table.rows if any(name in row.name for name in names))
+    whole = {row.name for row in table.rows} & set(names)
+    parts = [name for name in names if name not in whole]
+    rows = tuple(
+        row for row in table.rows if row.name in whole or any(part in row.name for part in parts)
+    )
     if not rows:
         there = "; ".join(row.name for row in table.rows)
         raise ConfigError(

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import io
 import logging
 import warnings
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, redirect_stderr
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -100,21 +101,21 @@ def _tracing(*, fixed: bool) -> Iterator[None]:
     import torch._dynamo.config as dynamo
     import torch.fx.experimental._config as shapes
 
-    log = logging.getLogger("torch.onnx")
-    level = log.level
+    disabled = logging.root.manager.disable
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", FutureWarning)
         warnings.simplefilter("ignore", DeprecationWarning)
-        log.setLevel(logging.ERROR)  # that torchvision is missing, which nothing here needs
+        logging.disable(logging.ERROR)  # that torchvision is missing, which nothing here needs
         try:
             # The cache compares unknown sizes, which takes longer than what it saves.
             with (
+                redirect_stderr(io.StringIO()),  # where it fails, torch prints the whole graph
                 shapes.patch(backed_size_oblivious=True),  # type: ignore[attr-defined]
                 dynamo.patch(fake_tensor_cache_enabled=fixed),
             ):
                 yield
         finally:
-            log.setLevel(level)
+            logging.disable(disabled)
 
 
 def _sizes(program: ExportedProgram) -> Iterator[Any]:

@@ -215,7 +215,9 @@ _ALL = (
         "over bridges.",
         "K. Li, X. Cao, D. Meng, TGRS 2024",
         "ban.BAN",
-        recipe=_TRANSFORMER,
+        recipe=Recipe(
+            "adamw", 1e-4, 1e-4, schedule="warm-up, linear to zero; its decoder at ten times this"
+        ),
         backbone=True,
         decoder=False,
         f1=_quoted(None, 94.49, 91.70, None),
@@ -226,7 +228,7 @@ _ALL = (
         "LoRA of rank 16 and time-travelling gates between the blocks of the frozen DINOv3.",
         "K. Chen et al., IGARSS 2024",
         "ttp.TTP",
-        recipe=Recipe("adamw", 4e-4, 0.05),
+        recipe=Recipe("adamw", 4e-4, 0.05, schedule="5 epochs of warm-up, then cosine"),
         backbone=True,
     ),
     PeerSpec(

@@ -66,15 +66,17 @@ class BranchDecoder(nn.Module):
     def __init__(self) -> None:
         super().__init__()
         self.project = nn.ModuleList(conv_unit(width, WIDTH, 1) for width in BRANCH.widths)
-        self.fuse = conv_unit(len(BRANCH.widths) * WIDTH, WIDTH // 2, 1)
-        self.ffn = MixFFN(WIDTH, WIDTH)
-        self.head = nn.Conv2d(WIDTH, 2, 1)
+        self.fuse = conv_unit(len(BRANCH.widths) * WIDTH, WIDTH, 1)
+        self.ffn = MixFFN(2 * WIDTH, 2 * WIDTH)
+        self.head = nn.Sequential(nn.Dropout2d(0.1), nn.Conv2d(2 * WIDTH, 2, 1))
 
     def forward(self, maps: list[Tensor]) -> Tensor:
         """Four maps (2B, C_i, h_i, w_i), finest first -> (B, 2, h_1, w_1)."""
         grid = maps[0].shape[-2], maps[0].shape[-1]
         same = [resize(project(x), grid) for project, x in zip(self.project, maps, strict=True)]
-        pair = torch.cat(split_dates(self.fuse(torch.cat(same, dim=1))), dim=1)  # (B, 128, h, w)
+        pair = torch.cat(
+            split_dates(self.fuse(torch.cat(same, dim=1))), dim=1
+        )  # (B, 2 WIDTH, h, w)
         tokens = pair.flatten(2).transpose(1, 2)
         tokens = tokens + self.ffn(tokens, grid)
         return self.head(tokens.transpose(1, 2).unflatten(2, grid))

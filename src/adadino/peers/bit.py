@@ -117,7 +117,7 @@ class BIT(Peer):
     def compare(self, before: Tensor, after: Tensor) -> tuple[Tensor, list[Tensor]]:
         """See `Peer.compare`."""
         x = self.trunk(self.prepare_pair(before, after))
-        x = self.reduce(resize(x, (2 * x.shape[-2], 2 * x.shape[-1])))  # (2B, 32, H / 4, W / 4)
+        x = self.reduce(F.interpolate(x, scale_factor=2.0))  # (2B, 32, H / 4, W / 4)
         tokens = self.relate(self.tokenize(x))
         grid = x.shape[-2:]
         x = x.flatten(2).transpose(1, 2)  # (2B, 32, h, w) -> (2B, hw, 32)

@@ -74,6 +74,9 @@ class SNUNet(Peer):
         self.between = ChannelAttention(LAST * WIDTHS[0], reduction=16)
         self.within = ChannelAttention(WIDTHS[0], reduction=4)
         self.head = nn.Conv2d(LAST * WIDTHS[0], 2, 1)
+        for module in self.modules():
+            if isinstance(module, nn.Conv2d):
+                nn.init.kaiming_normal_(module.weight, mode="fan_out", nonlinearity="relu")
 
     def compare(self, before: Tensor, after: Tensor) -> tuple[Tensor, list[Tensor]]:
         """See `Peer.compare`."""

@@ -33,7 +33,8 @@ Finds what changed between two co-registered images of one place: a probability 
 
 {_parts(model)}- Trained parameters: {trained:,}.
 - Recipe: {config.train.epochs} epochs, {config.train.pairs_per_update} pairs per update \
-({_update(config.train)}), precision {config.train.precision}, seed {config.train.seed}.
+({_update(config.train)}), {config.train.optimizer} with learning rate {config.train.lr:g}, \
+precision {config.train.precision}, seed {config.train.seed}.
 
 ## Scores
 

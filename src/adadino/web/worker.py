@@ -16,9 +16,13 @@ import threading
 import time
 import traceback
 import warnings
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
+
+from adadino.errors import ConfigError
+from adadino.exported import ExportedModel, is_exported
 
 if TYPE_CHECKING:
     from adadino.result import SceneResult
@@ -154,10 +158,15 @@ class Worker:
         write_atomic(folder / RESULT, json.dumps(facts))
 
     def _model(self, name: str) -> Any:
-        """A model by name, or the engine in its place; the one used last stays in memory."""
+        """A model by name, or the engine in its place; the one used last stays in memory.
+
+        An exported one by its path: every scene opens it, which takes less than a tile does.
+        """
         from adadino.engine import fastest
         from adadino.model.checkpoint import load
 
+        if is_exported(self.sources[name]):
+            return self.sources[name]
         if self._held is None or self._held[0] != name:
             self._held = None  # before the next one is loaded: two may not fit
             model = load(self.sources[name], backbone=self.backbone, device=self.device)
@@ -169,14 +178,31 @@ class Worker:
         import torch
 
         blank = torch.rand(1, 3, TILE, TILE, device=self.device)
+        if isinstance(network, str):
+            exported, image = self._open(network), blank.cpu().numpy()
+            run: Callable[[], object] = lambda: exported.predict(image, image)  # noqa: E731
+        else:
+            run = lambda: network(blank, blank).logits.sum().item()  # noqa: E731
         with torch.inference_mode():
-            network(blank, blank)  # the first pass also loads kernels
+            run()  # the first pass also loads kernels
             started, passes = time.perf_counter(), 0
             while passes < 1 or time.perf_counter() - started < 0.2:
-                network(blank, blank).logits.sum().item()
+                run()
                 passes += 1
         new = (TILE - OVERLAP) ** 2 / 1e6  # what a tile adds to the scene
         return round(new * passes / (time.perf_counter() - started), 4)
+
+    def _open(self, path: str) -> ExportedModel:
+        """An exported model that the page can use."""
+        if self.backbone is not None:
+            raise ConfigError(f"{path} holds its backbone; leave --backbone out.")
+        exported = ExportedModel(path, device=self.device.type)
+        if exported.size not in (None, TILE):
+            raise ConfigError(
+                f"{path} takes tiles of {exported.size} pixels only, the page has {TILE}: export "
+                f"it for any size, or with --size {TILE}."
+            )
+        return exported
 
     def _device_name(self) -> str:
         import torch
