@@ -81,9 +81,9 @@ def command(
         typer.echo(f"{100 * scores['iou']:.1f}. The model never saw this place.")
     typer.echo(f"Look at {picture}; open {output / 'change.gpkg'} in QGIS.")
     typer.echo("\nNext:")
-    typer.echo("  adadino predict before.tif after.tif -o change.tif --vector change.gpkg")
-    typer.echo("  adadino serve                       # the same in a browser")
-    typer.echo("  adadino info tiny                   # what the model is, and its limits")
+    typer.echo(f"  adadino predict {before} {after} -o change.tif --vector change.gpkg")
+    typer.echo("  adadino serve    # the same in a browser")
+    typer.echo(f"  adadino info {model}    # what the model is, and its limits")
 
 
 def _claim(folder: Path) -> None:
