@@ -6,6 +6,7 @@ import { describe } from "./result.js";
 
 const BUSY_MS = 700;
 const IDLE_MS = 8000;
+const PATIENCE_MS = 15_000;
 const $ = (id) => document.getElementById(id);
 const goesOn = (job) => job.state === "queued" || job.state === "running";
 
@@ -16,23 +17,40 @@ export class Jobs {
 
   async refresh() {
     clearTimeout(this.timer);
+    const turn = (this.turn = (this.turn ?? 0) + 1);
+    let wait = BUSY_MS;
     try {
-      this.jobs = (await ask("/api/jobs")).jobs;
+      const jobs = await this.#list();
+      if (turn !== this.turn) return; // asked again since: that answer is newer
+      if (jobs) this.jobs = jobs;
+      this.#draw();
+      this.onChange(this.jobs);
+      const busy = this.jobs.some(goesOn);
+      $("busy").hidden = !busy;
+      // A server that has just started has no job yet.
+      if (!busy && this.jobs.length) wait = IDLE_MS;
+    } finally {
+      // Whatever went wrong, the next question is asked: else the page would stand still for good.
+      if (turn === this.turn) this.timer = setTimeout(() => this.refresh(), wait);
+    }
+  }
+
+  // The server's jobs; null if it did not answer, or not in time.
+  async #list() {
+    const signal = AbortSignal.timeout(PATIENCE_MS);
+    try {
+      const { jobs } = await ask("/api/jobs", { signal });
       // A job from a link is not in one's own list.
-      if (this.current && !this.jobs.some((job) => job.id === this.current)) {
-        this.jobs.push(await ask(`/api/jobs/${this.current}`));
+      if (this.current && !jobs.some((job) => job.id === this.current)) {
+        jobs.push(await ask(`/api/jobs/${this.current}`, { signal }));
       }
       this.onProblem(null);
+      return jobs;
     } catch (error) {
       if (error.status === 404) this.current = null;
       this.onProblem(error);
+      return null;
     }
-    this.#draw();
-    this.onChange(this.jobs);
-    const busy = this.jobs.some(goesOn);
-    $("busy").hidden = !busy;
-    // A server that has just started has no job yet.
-    this.timer = setTimeout(() => this.refresh(), busy || !this.jobs.length ? BUSY_MS : IDLE_MS);
   }
 
   select(id) {
