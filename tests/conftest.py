@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import builtins
 import dataclasses
 
 import pytest
@@ -57,3 +58,16 @@ def randomise(module: torch.nn.Module, scale: float = 0.3) -> torch.nn.Module:
         for parameter in module.parameters():
             parameter.copy_(torch.randn(parameter.shape, generator=generator) * scale)
     return module
+
+
+@pytest.fixture
+def without_rasterio(monkeypatch):
+    """As where the geo extra is not installed."""
+    real = builtins.__import__
+
+    def without(name, *args, **kwargs):
+        if name.partition(".")[0] == "rasterio":
+            raise ImportError(name)
+        return real(name, *args, **kwargs)
+
+    monkeypatch.setattr(builtins, "__import__", without)

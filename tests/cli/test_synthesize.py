@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import builtins
 from pathlib import Path
 from typing import Any
 
@@ -145,15 +144,8 @@ def test_geotiffs_have_a_place_and_the_pixels_of_the_pngs(adadino, tmp_path):
             assert raster.transform.to_gdal() == (500_000.0, 0.5, 0.0, 5_800_000.0, 0.0, -0.5)
 
 
-def test_without_rasterio_nothing_is_begun(adadino, tmp_path, monkeypatch):
-    real = builtins.__import__
-
-    def without(name: str, *args: Any, **kwargs: Any) -> Any:
-        if name.partition(".")[0] == "rasterio":
-            raise ImportError(name)
-        return real(name, *args, **kwargs)
-
-    monkeypatch.setattr(builtins, "__import__", without)
+@pytest.mark.usefixtures("without_rasterio")
+def test_without_rasterio_nothing_is_begun(adadino, tmp_path):
     said = adadino("synthesize", tmp_path / "set", *THREE, "--geotiff")
     assert said.code == 1
     assert "pip install adadino[geo]" in said.err

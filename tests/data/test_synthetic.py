@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import builtins
 import hashlib
 import re
 import subprocess
@@ -300,16 +299,7 @@ def test_an_unknown_crs_is_named(tmp_path: Path) -> None:
     assert not list(tmp_path.iterdir())
 
 
-def test_without_rasterio_the_error_says_what_to_install(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    real = builtins.__import__
-
-    def without(name: str, *args: Any, **kwargs: Any) -> Any:
-        if name.partition(".")[0] == "rasterio":
-            raise ImportError(name)
-        return real(name, *args, **kwargs)
-
-    monkeypatch.setattr(builtins, "__import__", without)
+@pytest.mark.usefixtures("without_rasterio")
+def test_without_rasterio_the_error_says_what_to_install(tmp_path: Path) -> None:
     with pytest.raises(AdaDINOError, match=r"pip install adadino\[geo\]"):
         write_geotiff_pair(tmp_path, 0, 16)

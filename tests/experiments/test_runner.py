@@ -18,9 +18,11 @@ from typer.testing import CliRunner
 
 from adadino.cli.app import app
 from adadino.errors import ConfigError, DataError
-from adadino.experiments import report, runner, tables
-from adadino.experiments.runner import Setting, reproduce
-from adadino.experiments.tables import TABLES, Table
+from adadino.experiments import report, runner
+from adadino.experiments.runner import reproduce
+from adadino.experiments.runs import Setting, run_config
+from adadino.experiments.table import Table, only
+from adadino.experiments.tables import TABLES
 from adadino.model.adadino import AdaDINO
 
 SMALL = (
@@ -70,7 +72,7 @@ def test_static_and_bottom_run_the_two_ends_of_the_ranking(out):
     best = json.loads(ranking)[0]
     for name, expected in (("Static Top-6", best[:6]), ("Bottom-6", best[-6:])):
         row = subset("ablation", name).rows[0]
-        config = runner.run_config(row, 0, setting, ranking=ranking).model
+        config = run_config(row, 0, setting, ranking=ranking).model
         chosen = AdaDINO(config).eval().encoder.bscs.select(0, k=6, scores=None, chunks=None)
         assert chosen.keep.tolist() == sorted(expected)
 
@@ -83,7 +85,7 @@ def test_a_run_is_named_by_what_it_learns(tmp_path):
 
     def name(*overrides, data="/a", backbone=None):
         setting = Setting(tmp_path, Path(data), backbone and str(backbone), overrides=overrides)
-        return Path(runner.run_config(row, 0, setting).output).name
+        return Path(run_config(row, 0, setting).output).name
 
     same = {name(), name(data="/b, c"), name("data.workers=7")}
     assert len(same) == 1
@@ -187,14 +189,14 @@ def test_a_cost_is_measured_once_whatever_the_seeds(tmp_path, monkeypatch):
 
 
 def test_some_rows_of_a_table(tmp_path):
-    rows = tables.only(TABLES["small-ablation"], ["Top-6", "4/16"]).rows
+    rows = only(TABLES["small-ablation"], ["Top-6", "4/16"]).rows
     assert [row.name for row in rows] == [
         "BSCS Top-6",
         "Static Top-6",
         "4/16, w/o CGLA",
         "4/16, w/ CGLA",
     ]
-    (row,) = tables.only(TABLES["peers"], ["U-Net"]).rows  # not the Siamese one
+    (row,) = only(TABLES["peers"], ["U-Net"]).rows  # not the Siamese one
     assert row.name == "U-Net"
     arguments = ["reproduce", "ablation", "--row", "Tip-6", "--quick", "-o", str(tmp_path)]
     error = CliRunner().invoke(app, arguments).exception

@@ -9,8 +9,10 @@ import pytest
 
 from adadino.config import PRESETS
 from adadino.evaluation import Protocol
-from adadino.experiments.runner import Setting, run_config
-from adadino.experiments.tables import PAPER, SMALL, TABLES
+from adadino.experiments.runs import Setting, run_config
+from adadino.experiments.small import SMALL
+from adadino.experiments.table import PAPER
+from adadino.experiments.tables import TABLES
 from adadino.peers import ABSENT, PEERS
 from adadino.profiling import gflops
 

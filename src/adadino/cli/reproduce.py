@@ -66,8 +66,10 @@ def command(
     """
     from adadino.errors import ConfigError
     from adadino.experiments import report
-    from adadino.experiments.runner import Setting, reproduce
-    from adadino.experiments.tables import PAPER_TABLES, TABLES, only
+    from adadino.experiments.runner import reproduce
+    from adadino.experiments.runs import Setting
+    from adadino.experiments.table import only
+    from adadino.experiments.tables import PAPER_TABLES, TABLES
 
     wanted: str = table
     if peers:

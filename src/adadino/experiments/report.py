@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from adadino.experiments.runner import Filled
-from adadino.experiments.tables import Metric, Table
+from adadino.experiments.table import Metric, Table
 from adadino.files import write_atomic
 
 LABELS: dict[Metric, str] = {

@@ -1,0 +1,112 @@
+"""What a table is made of: rows, the models behind them, and what is measured.
+
+A row is a model (a dataset and overrides of a study's recipe) and, for App. B, a protocol under
+which it is scored. Rows that share a model share its training.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Literal
+
+from adadino.errors import ConfigError
+from adadino.evaluation import Protocol
+
+Metric = Literal[
+    "f1",
+    "iou",
+    "gflops",
+    "pairs_per_s",
+    "fast_pairs_per_s",
+    "f1_levir",
+    "iou_levir",
+    "f1_clcd",
+    "iou_clcd",
+    "parameters",
+    "minutes",
+]
+
+COSTS: tuple[Metric, ...] = ("parameters", "gflops", "pairs_per_s", "fast_pairs_per_s")
+"""What a model costs, whatever it was trained from."""
+
+NO_CGLA = ("model.cgla.mode=off", "model.cpgr.prior=none")
+NO_PRIOR = ("model.cpgr.prior=none",)
+
+
+def budget(k: int) -> tuple[str, ...]:
+    """Overrides that execute k of the 16 chunks."""
+    return (f"model.bscs.k={k}",)
+
+
+@dataclass(frozen=True)
+class Study:
+    """What the rows of a table have in common: recipe and scoring."""
+
+    preset: str = "vitl16"
+    recipe: tuple[str, ...] = ()
+    """Changes to the paper's recipe."""
+    split: Literal["val", "test"] = "test"
+    checkpoint: Literal["best", "final"] = "best"
+    """`best` was chosen on the validation split; `final` is the last epoch, chosen by nothing."""
+    recorded: bool = False
+    """Time a CUDA graph, where there is one to record: eager, as the paper measures, a small model
+    is as fast as Python issues its kernels, whatever they compute."""
+
+
+PAPER = Study()
+
+
+@dataclass(frozen=True)
+class Row:
+    """One line of a table."""
+
+    name: str
+    dataset: str
+    overrides: tuple[str, ...]
+    paper: dict[Metric, float]
+    protocols: tuple[Protocol, ...] = field(default_factory=lambda: (Protocol(),))
+    """How the model is scored; of several, `pick` says which figure stands in the table."""
+    pick: Literal["mean", "worst"] = "mean"
+    study: Study = PAPER
+    ranked_by: tuple[str, ...] | None = None
+    """Overrides of the model whose mean policy scores rank the chunks (static, bottom)."""
+
+
+@dataclass(frozen=True)
+class Table:
+    """A table of the paper."""
+
+    name: str
+    title: str
+    metrics: tuple[Metric, ...]
+    rows: tuple[Row, ...]
+    plot: Literal["bars", "speed"] = "bars"
+    """`speed`: accuracy against pairs per second instead of bars."""
+    footer: tuple[str, ...] = ()
+    """What stands below the table."""
+
+
+OURS, BSCS = budget(16), budget(6)
+
+
+def only(table: Table, names: Sequence[str]) -> Table:
+    """The rows of a table that are called so, or have one of these in their name.
+
+    Raises:
+        ConfigError: None has.
+    """
+    whole = {row.name for row in table.rows} & set(names)
+    parts = [name for name in names if name not in whole]
+    rows = tuple(
+        row for row in table.rows if row.name in whole or any(part in row.name for part in parts)
+    )
+    if not rows:
+        there = "; ".join(row.name for row in table.rows)
+        raise ConfigError(
+            f"{table.name} has no row with {' or '.join(map(repr, names))} in its name; it has: "
+            f"{there}."
+        )
+    # Under a name of its own: a whole table that was written before stays.
+    return dataclasses.replace(table, name=f"{table.name}-rows", rows=rows)
