@@ -107,6 +107,7 @@ def plot(report: Report, path: Path, *, title: str, sweep: str | None) -> bool:
     if sweep is None:  # one curve for each mode is one shape
         shape = measured[0].batch, measured[0].size
         measured = [row for row in measured if (row.batch, row.size) == shape]
+    swept = sorted({getattr(row, across) for row in measured})
     memory = any(row.memory_gb is not None for row in measured)
     figure, axes = plt.subplots(1, 2 if memory else 1, figsize=(10 if memory else 5.5, 4))
     panels = [("pairs_per_s", "pairs/s", axes[0] if memory else axes)]
@@ -118,9 +119,13 @@ def plot(report: Report, path: Path, *, title: str, sweep: str | None) -> bool:
             legend = mode if k is None else f"{mode}, k={k}"
             axis.plot(*zip(*points, strict=True), marker="o", label=legend)
         axis.set(xlabel={"k": "k, executed chunks", "size": "px"}.get(across, across), ylabel=label)
-        axis.set_ylim(bottom=0)
+        if across == "size" and name == "pairs_per_s":
+            axis.set_yscale("log")  # a pair of twice the side is at least four times the work
+        else:
+            axis.set_ylim(0, 1.08 * axis.dataLim.y1)
         if across != "k":
             axis.set_xscale("log", base=2)
+            axis.set_xticks(swept, [str(one) for one in swept])
         axis.legend()
         axis.grid(alpha=0.3)
     figure.suptitle(title, fontsize=10)
