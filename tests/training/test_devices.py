@@ -97,3 +97,21 @@ def test_only_a_named_frozen_backbone_is_shared(data, tmp_path, named):
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         assert choose_strategy(config(data, tmp_path)) == "auto"
+
+
+@pytest.mark.slow
+def test_two_processes_score_as_one(data, tmp_path):
+    # A batch chooses its chunks together, so the ranks must score the batches of one process.
+    # Five tiles: one rank has three, one two.
+    two = ("train.devices=2", "train.epochs=2", "train.batch=2", "train.bscs_warmup=0")
+    end = finish([*command(data, tmp_path, *two), "--json"])
+    assert end.returncode == 0, end.stderr
+    said = json.loads(end.stdout)  # one object, although two processes ran
+    assert "warning" not in end.stderr.replace("adadino: warning: the frozen", "").lower()
+    best = said["history"][read_settings(tmp_path / "best")["epoch"] - 1]
+    alone = evaluate(load(tmp_path / "best"), PairFolder(data, "val"), Protocol(batch=2))
+    counts = ("tp", "fp", "fn", "tn")
+    assert [best[name] for name in counts] == [alone.confusion.as_dict()[name] for name in counts]
+    assert sum(best[name] for name in counts) == 5 * 32 * 32
+    # 9 pairs: 2 batches of 2 on each of two ranks, one update an epoch.
+    assert last(tmp_path)["global_step"] == 2
