@@ -154,6 +154,31 @@ def test_dense_scores_depend_neither_on_batch_size_nor_order(split, model):
     assert len(results) == 1
 
 
+def test_shuffling_gives_every_order_its_own_batches(split):
+    """App. B: the order decides which pairs share a batch, and so an FFN mask."""
+
+    class Seen(Difference):
+        def forward(self, before, after, *, k=None):
+            known = [item[0].float() / 255 for item in items]
+            for image in before:
+                (place,) = (i for i, one in enumerate(known) if torch.equal(one, image))
+                order.append(place)
+            return super().forward(before, after, k=k)
+
+    items = [split[index] for index in range(len(split))]
+    by_name = evaluate(Difference(), split)
+    orders = []
+    for _, case in (*PROTOCOLS["ordering"], PROTOCOLS["ordering"][1]):
+        order: list[int] = []
+        result = evaluate(Seen(), split, Protocol(batch=2, shuffle=case.shuffle))
+        assert sorted(order) == list(range(5))  # every pair once
+        assert sorted(result.rows) == sorted(by_name.rows)  # each against its own label
+        orders.append(tuple(order))
+    assert orders[0] == (0, 1, 2, 3, 4)
+    assert len(set(orders[:6])) == 6
+    assert orders[6] == orders[1]  # a seed stands for its order
+
+
 def test_swapping_exchanges_the_dates(hand):
     _, (_, swapped) = PROTOCOLS["swap"]
     ahead = evaluate(Difference(), hand, Protocol(threshold=0.6)).confusion

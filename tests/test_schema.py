@@ -164,9 +164,9 @@ def test_an_override_below_a_value_is_refused():
 
 def test_a_yaml_file(tmp_path):
     path = tmp_path / "c.yaml"
-    path.write_text("bscs: {k: 4, selection: off}\ncgla:\n  eta: 1e-4\n")
+    path.write_text("bscs: {k: 4, selection: random}\ncgla:\n  eta: 1e-4\n")
     config = build(Config, read_yaml(path))
-    assert (config.bscs.k, config.bscs.selection, config.cgla.eta) == (4, "off", 1e-4)
+    assert (config.bscs.k, config.bscs.selection, config.cgla.eta) == (4, "random", 1e-4)
     path.write_text("# nothing but a comment\n")
     assert read_yaml(path) == {}
 

@@ -129,7 +129,8 @@ class BSCSConfig:
     chunks: int = 16
     """C: equal contiguous parts of the FFN's hidden width."""
     k: int = 6
-    """Chunks that are executed. k = chunks is the dense FFN, without a policy pass."""
+    """Chunks that are executed. k = chunks is the dense FFN, without a policy pass, and what it is
+    where nobody chooses."""
     hidden: int = 256
     """Hidden width of the policy."""
     temperature: float = 1.0
@@ -156,6 +157,22 @@ class BSCSConfig:
                     f"bscs.ranking of block {block} is {list(order)}, must hold each chunk from 0 "
                     f"to {self.chunks - 1} once.",
                 )
+        if self.selection == "off":
+            object.__setattr__(self, "k", self.chunks)  # so that what is reported is what runs
+
+    def budget(self, k: int | None) -> int:
+        """The chunks to execute where k are asked for: by default the configuration's.
+
+        Raises:
+            ConfigError: There are not so many, or nobody to choose them.
+        """
+        k = self.k if k is None else k
+        _check(1 <= k <= self.chunks, f"k is {k}, must be between 1 and {self.chunks}.")
+        _check(
+            self.selection != "off" or k == self.chunks,
+            f"k is {k}, but bscs.selection=off executes all {self.chunks} chunks: leave it out.",
+        )
+        return k
 
 
 @dataclass(frozen=True)

@@ -37,6 +37,21 @@ def test_people_see_scores_protocol_counts_and_fingerprint(adadino, data, model)
     assert fingerprint(PairFolder(data, "test").pairs) in text
 
 
+def test_what_is_no_checkpoint_is_told_by_its_kind(adadino, data, tmp_path):
+    (tmp_path / "x.onnx").write_bytes(b"graph")
+    said = adadino("evaluate", tmp_path / "x.onnx", "--data", data)
+    assert (said.code, said.out) == (1, "")
+    assert "x.onnx is an exported model, and a checkpoint folder is needed" in said.err
+    for command in (
+        ("evaluate", "fc-ef", "--data", data),
+        ("export", "fc-ef", "-o", tmp_path / "m.onnx"),
+        ("predict", "a.tif", "b.tif", "-o", tmp_path / "c.tif", "--model", "fc-ef"),
+    ):
+        said = adadino(*command)
+        assert (said.code, said.out) == (1, "")
+        assert "fc-ef is a peer without trained weights; train it first" in said.err
+
+
 def test_json_is_one_object(adadino, data, model):
     said = adadino("evaluate", model, "--data", data, "--split", "val", "--k", 8, "--json")
     scores = json.loads(said.out)

@@ -47,6 +47,15 @@ def test_the_papers_model_has_the_papers_figures(card, k, published):
     assert data["next"].startswith("adadino ")
 
 
+def test_a_mistyped_name_lists_presets_and_peers(adadino):
+    code, out, err = adadino("info", "fc-eff")
+    assert (code, out) == (1, "")
+    assert "there is no checkpoint fc-eff" in err
+    assert "Or name a preset or a peer: " in err
+    assert {"vitl16,", "fc-ef,", "unet,"} <= set(err.split())
+    assert "a peer: " not in adadino("info", "runs/fc-eff").err  # a path is no name
+
+
 def test_the_paper_is_quoted_for_its_own_model_only(card):
     for arguments in (("--preset", "vitb16"), ("--preset", "vitl16", "--size", "128")):
         assert card(*arguments)["paper"] == {"params": None, "gflops": None}

@@ -12,7 +12,9 @@ from safetensors.torch import load_file
 
 import adadino as package
 from adadino.data.synthetic import write_dataset, write_geotiff_pair
+from adadino.errors import ConfigError
 from adadino.peers import PEERS
+from adadino.training.config import load_run
 
 pytestmark = pytest.mark.filterwarnings("ignore:the frozen backbone is random")
 
@@ -130,6 +132,7 @@ def test_a_peer_s_history_has_no_settings_of_adadino(train):
         ("fcef", [], "unknown peer 'fcef'; there are fc-ef, fc-siam-diff"),
         ("changemamba", [], "changemamba is quoted only: its selective scan is a compiled CUDA"),
         ("unet", ["--model.bscs.k", 4], "model.bscs.k has no effect on unet: leave it out."),
+        ("unet", ["--model.bscs.k", 6], "model.bscs.k has no effect on unet: leave it out."),
         ("unet", ["--model.backbone.weights", "x"], "model.backbone.weights has no effect on unet"),
         ("unet", ["--model.stream.weights", "x"], "model.stream.weights has no effect on unet"),
         ("peftcd", ["--model.cgla.mode", "blind"], "model.cgla.mode has no effect on peftcd"),
@@ -153,6 +156,22 @@ def test_what_a_peer_cannot_honour_is_one_line(train, tmp_path, name, arguments,
     assert said.err.startswith(f"adadino: {message}")
     assert said.err.count("\n") == 1
     assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize("name", ["levir-cd", "clcd", "whu-cd", "sysu-cd", "levir-cd-plus"])
+def test_a_benchmark_s_recipe_trains_a_peer(name):
+    ours, path = load_run(f"configs/{name}.yaml"), f"configs/{name}.yaml"
+    theirs = load_run(path, ["model.peer=fc-siam-diff"])
+    assert theirs.train == ours.train
+    assert theirs.model == load_run(None, ["model.peer=fc-siam-diff"]).model
+    frozen = load_run(path, ["model.peer=peftcd", "model.backbone.weights=x.pth"])
+    assert frozen.model.backbone.weights == "x.pth"
+
+
+def test_a_recipe_of_a_peer_must_not_set_what_it_ignores(tmp_path):
+    (tmp_path / "peer.yaml").write_text("model: {peer: fc-ef, bscs: {k: 16}}")
+    with pytest.raises(ConfigError, match=r"model.bscs.k has no effect on fc-ef"):
+        load_run(tmp_path / "peer.yaml")
 
 
 def test_adadino_by_name_is_adadino(train, tmp_path):

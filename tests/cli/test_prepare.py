@@ -8,6 +8,7 @@ import pytest
 
 from adadino.data.folder import PairFolder, fingerprint
 from adadino.data.synthetic import write_dataset
+from tests.data.miniatures import tree
 
 
 @pytest.fixture
@@ -28,6 +29,28 @@ def test_people_see_counts_and_the_next_command(adadino, source, tmp_path):
     assert "configs/folder.yaml" not in said.out  # there is none
     assert "preparing folder: " in said.err
     assert adadino("prepare", "folder", source, dest, "--tile", 16, "-q").err == ""
+
+
+@pytest.mark.filterwarnings("always::adadino.errors.AdaDINOWarning")
+def test_a_source_that_was_mended_is_cut_anew_by_the_same_command(adadino, source, tmp_path):
+    command = ("prepare", "folder", source, tmp_path / "made", "--tile", 16)
+    image = next((source / "test" / "B").iterdir())
+    whole = image.read_bytes()
+    image.write_bytes(whole[:-200])
+    said = adadino(*command)
+    assert said.code == 1
+    assert image.name in said.err
+    image.write_bytes(whole)
+    other = adadino(*command[:-1], 8)
+    assert other.code == 1
+    assert "was left by a run with other settings" in other.err
+    said = adadino(*command, "-q")
+    assert said.code == 0
+    assert said.err.startswith("adadino: warning: the source of ")
+    assert said.err.endswith("changed since the interrupted run; everything is cut again.\n")
+    assert said.err.count("\n") == 1
+    assert adadino(*command[:3], tmp_path / "whole", *command[4:]).code == 0
+    assert tree(tmp_path / "made") == tree(tmp_path / "whole")
 
 
 def test_json_is_the_manifest(adadino, source, tmp_path):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -43,9 +44,37 @@ def test_overwrite_leaves_nothing_of_the_older_set(adadino, tmp_path):
     assert "not empty" in said.err
     said = adadino("synthesize", dest, *THREE[:4], "--test", 0, *THREE[6:], "--overwrite")
     assert said.code == 0
-    assert sorted(path.name for path in dest.iterdir()) == ["notes.txt", "train", "val"]
+    assert sorted(path.name for path in dest.iterdir()) == [
+        "manifest.json",
+        "notes.txt",
+        "train",
+        "val",
+    ]
     names = sorted(path.name for path in (dest / "train" / "label").iterdir())
     assert names == ["00000000.png", "00000001.png"]
+
+
+def test_a_finished_set_is_already_there(adadino, tmp_path):
+    dest = tmp_path / "set"
+    first = adadino("synthesize", dest, *THREE)
+    made = {path: path.stat().st_mtime_ns for path in dest.rglob("*")}
+    again = adadino("synthesize", dest, *THREE)
+    assert (first.code, again.code) == (0, 0)
+    assert "already there" not in first.out
+    assert f"4 pairs of 32 x 32 pixels in {dest}, already there" in again.out
+    assert {path: path.stat().st_mtime_ns for path in dest.rglob("*")} == made
+    said = json.loads(adadino("synthesize", dest, *THREE, "--json").out)
+    assert said["pairs"] == 4
+
+    other = adadino("synthesize", dest, *THREE, "--seed", 1)
+    assert other.code == 1
+    assert "not empty" in other.err
+    (dest / "val" / "B" / "01000000.png").unlink()
+    lost = adadino("synthesize", dest, *THREE)
+    assert lost.code == 1
+    assert f"{dest / 'val' / 'B'} holds 0 files of a finished set, not 1" in lost.err
+    assert adadino("synthesize", dest, *THREE, "--overwrite").code == 0
+    assert (dest / "val" / "B" / "01000000.png").exists()
 
 
 @pytest.mark.parametrize("files", [0, 1, 5, 11])
@@ -98,7 +127,7 @@ def test_an_interrupted_overwrite_goes_on_or_gives_way(adadino, tmp_path, stoppe
     assert [path.name for path in dest.iterdir()] == [".partial"]
     monkeypatch.undo()
     assert adadino("synthesize", dest, *THREE, "--seed", 7, "--overwrite").code == 0
-    assert sorted(path.name for path in dest.iterdir()) == ["test", "train", "val"]
+    assert sorted(path.name for path in dest.iterdir()) == ["manifest.json", "test", "train", "val"]
     assert (dest / "train" / "label" / "700000000.png").exists()
 
 

@@ -164,8 +164,8 @@ def test_whu_whole_scene(
     assert changed == (kept > 0).sum()
 
 
-def test_whu_as_shipped_in_two_mosaics(tmp_path: Path) -> None:
-    data = tmp_path / "WHU" / "1. The two-period image data"
+def write_whu_as_shipped(source: Path) -> Path:
+    data = source / "1. The two-period image data"
     for split, width in (("train", 40), ("test", 16)):
         before, after, mask = scene(split, 16, width)
         for year, image in (("2012", before), ("2016", after)):
@@ -176,9 +176,25 @@ def test_whu_as_shipped_in_two_mosaics(tmp_path: Path) -> None:
             write_scene(data / year / "splited_images" / split, "0", roles=("image", "x", "label"))
         (data / "change_label" / split).mkdir(parents=True)
         Image.fromarray(mask).save(data / "change_label" / split / "change_label.tif")
-    manifest = prepare("whu-cd", tmp_path / "WHU", tmp_path / "out", tile=TILE, variant="official")
+    return source
+
+
+def test_whu_as_shipped_in_two_mosaics(tmp_path: Path) -> None:
+    source = write_whu_as_shipped(tmp_path / "WHU")
+    manifest = prepare("whu-cd", source, tmp_path / "out", tile=TILE, variant="official")
     assert manifest.counts == {"train": 9, "val": 1, "test": 4}
     assert manifest.as_expected is None
+
+
+@pytest.mark.parametrize("variant", ["padded", "floored"])
+@pytest.mark.parametrize("strict", [True, False])
+def test_whu_in_two_mosaics_is_not_the_whole_image(
+    tmp_path: Path, variant: str, strict: bool
+) -> None:
+    source = write_whu_as_shipped(tmp_path / "WHU")
+    with pytest.raises(DataError, match=rf"variant {variant} is cut from .*--variant official"):
+        prepare("whu-cd", source, tmp_path / "out", variant=variant, tile=TILE, strict=strict)
+    assert not (tmp_path / "out").exists()
 
 
 def test_tiled_copy_with_lists(tmp_path: Path) -> None:
@@ -302,8 +318,8 @@ def test_staging_of_other_settings_needs_overwrite(levir: Path, tmp_path: Path) 
     with pytest.raises(DataError, match=r'\.partial was left by .*"tile": 8.*overwrite=True'):
         prepare("levir-cd", levir, dest, tile=4)
     write_scene(levir / "train", "train_9")
-    with pytest.raises(DataError, match=r"other settings"):
-        prepare("levir-cd", levir, dest, tile=TILE, strict=False)
+    with pytest.raises(DataError, match=r"other settings"):  # the source is another one, too
+        prepare("levir-cd", levir, dest, tile=4, strict=False)
     manifest = prepare("levir-cd", levir, dest, tile=16, overwrite=True)
     assert manifest.counts == {"train": 3, "val": 1, "test": 1}
 

@@ -98,9 +98,12 @@ def test_a_run_is_named_by_what_it_learns(tmp_path):
 def test_scores_on_other_pairs_are_not_taken_for_these(out, tmp_path, monkeypatch):
     table = subset("ablation", "BSCS Top-6")
     setting = Setting(out=out, quick=True, seeds=(0, 1), overrides=SMALL)
-    monkeypatch.setattr(runner, "_pairs", lambda root, split: "sha256:0")
-    with pytest.raises(DataError, match="holds scores on other pairs than"):
-        reproduce(table, setting)
+    now = runner._pairs
+    for other in ("test", "train"):
+        changed = lambda root, split, o=other: "" if split == o else now(root, split)  # noqa: E731
+        monkeypatch.setattr(runner, "_pairs", changed)
+        with pytest.raises(DataError, match=rf"scores on other pairs than .*/{other} has now"):
+            reproduce(table, setting)
 
 
 def test_the_report_keeps_ours_and_the_papers_apart(out, tmp_path):
@@ -196,8 +199,10 @@ def test_some_rows_of_a_table(tmp_path):
         "4/16, w/o CGLA",
         "4/16, w/ CGLA",
     ]
-    (row,) = only(TABLES["peers"], ["U-Net"]).rows  # not the Siamese one
-    assert row.name == "U-Net"
+    rows = only(TABLES["peers"], ["U-Net", "fc-ef"]).rows  # not the Siamese one
+    assert [row.name for row in rows] == ["FC-EF", "U-Net"]
+    with pytest.raises(ConfigError, match=r"no row with 'Tip-6' .* it has: w/o delta injection"):
+        only(TABLES["small-ablation"], ["Top-6", "Tip-6"])
     arguments = ["reproduce", "ablation", "--row", "Tip-6", "--quick", "-o", str(tmp_path)]
     error = CliRunner().invoke(app, arguments).exception
     assert isinstance(error, ConfigError)
@@ -233,6 +238,26 @@ def test_missing_data_and_weights_are_all_listed(tmp_path):
         reproduce(TABLES["table1"], Setting(out=tmp_path, data=tmp_path))
     for text in ("sysu-cd", "whu-cd", "levir-cd-plus", "adadino prepare", "weights", "--quick"):
         assert text in str(error.value)
+    with pytest.raises(DataError, match=r"sysu-cd.*no\.pth, which --backbone names"):
+        reproduce(TABLES["table1"], Setting(out=tmp_path, data=tmp_path, backbone="no.pth"))
+
+
+def test_seeds_are_the_table_s_unless_given(tmp_path, monkeypatch):
+    asked = []
+
+    def seen(table, setting, say):
+        asked.append((table.name, setting.seeds))
+        raise ConfigError("enough")
+
+    monkeypatch.setattr(runner, "reproduce", seen)
+    for arguments in (
+        ["table1", "--peers"],
+        ["table1"],
+        ["peers", "--seeds", "4,5"],
+        ["peers", "--quick"],
+    ):
+        CliRunner().invoke(app, ["reproduce", *arguments, "-o", str(tmp_path)])
+    assert asked == [("peers", (0, 1, 2)), ("table1", (0,)), ("peers", (4, 5)), ("peers", (0,))]
 
 
 def test_the_command_prints_one_json_object(tmp_path):

@@ -9,7 +9,7 @@ import pytest
 import torch
 from PIL import Image
 
-from adadino.config import PRESETS, Config, CPGRConfig
+from adadino.config import PRESETS, Config, CPGRConfig, StreamConfig
 from adadino.errors import ConfigError, InputError
 from adadino.model.adadino import AdaDINO
 from tests.conftest import randomise, with_backbone, with_bscs, with_cgla, with_cpgr
@@ -83,6 +83,22 @@ def test_order_invariance_costs_no_parameter_and_keeps_the_midpoint(small):
     y, _ = adapter(x, (2, 3))
     assert torch.allclose(y[:2] + y[2:], x[:2] + x[2:], atol=1e-12)
     assert (y - x).abs().max() > 1e-5
+
+
+def test_without_selection_no_budget_is_taken(small):
+    model = AdaDINO(with_bscs(small, selection="off")).eval()
+    assert model.config.bscs.k == 8  # what runs, whatever was asked for
+    with pytest.raises(ConfigError, match=r"k is 3, but bscs.selection=off"):
+        model(*pair(), k=3)
+
+
+@pytest.mark.parametrize(("dtype", "error"), [(torch.bfloat16, 0.3), (torch.float64, 1e-4)])
+def test_a_model_with_a_stream_runs_in_another_type(small, dtype, error):
+    model = AdaDINO(dataclasses.replace(small, stream=StreamConfig("lite0"))).eval()
+    before, after = pair(1)
+    exact = model(before, after).logits
+    found = model.to(dtype)(before, after).logits
+    assert (found - exact).abs().mean() < error * exact.abs().mean()
 
 
 def test_ablations_of_cgla_have_the_same_parameters(small):

@@ -72,6 +72,20 @@ def test_the_gradient_is_the_sigmoids():
     assert torch.allclose(scores.grad, expected)
 
 
+def test_the_configured_temperature_reaches_the_gradient(small):
+    """Eq. 10 of a selector in training: sigmoid of the batch's mean score over tau."""
+    weights = torch.randn(8)
+    for tau in (0.5, 1.0, 4.0):
+        selector = ChunkSelector(with_bscs(small, temperature=tau)).train()
+        scores = torch.randn(B, 8, requires_grad=True)
+        gate = selector.select(0, k=3, scores=scores, chunks=None).gate
+        (gate * weights).sum().backward()
+        for c in range(8):
+            p = 1 / (1 + math.exp(-sum(scores[b][c].item() for b in range(B)) / B / tau))
+            slope = weights[c].item() * p * (1 - p) / tau / B
+            assert scores.grad[:, c].tolist() == pytest.approx([slope] * B, rel=1e-4, abs=1e-7)
+
+
 def test_pooling_accumulates_in_float32():
     tokens = torch.full((1, 4096, 4), 1.0009765625).to(torch.bfloat16)
     small = torch.zeros_like(tokens)
@@ -176,7 +190,12 @@ def test_fixed_selections_come_from_the_ranking(small):
 def test_rank_chunks_orders_by_the_mean_score(small):
     model = randomise(AdaDINO(small), 0.3).eval()
     batches = [images(2), images(1)]
+    model.train()
+    before = {name: tensor.clone() for name, tensor in model.state_dict().items()}
     ranking = model.rank_chunks(batches)
+    assert model.training  # as it was, and no running statistics moved
+    assert all(torch.equal(tensor, before[name]) for name, tensor in model.state_dict().items())
+    model.eval()
     scores = torch.cat([model(*b).scores for b in batches]).mean(0)
     for order, row in zip(ranking, scores, strict=True):
         assert list(order) == sorted(range(8), key=lambda c: -row[c].item())

@@ -169,7 +169,8 @@ def test_a_checkpoint_holds_exactly_the_trained_tensors(small, saved):
 
 
 def test_ablations_hold_less(small, tmp_path):
-    baseline = with_cpgr(with_bscs(with_cgla(small, mode="off"), selection="off"), refiner=False)
+    dense = with_bscs(with_cgla(small, mode="off"), selection="off")
+    baseline = with_cpgr(dense, refiner=False)
     held = set(load_file(save(AdaDINO(baseline), tmp_path / "c") / "model.safetensors"))
     gone = expected_keys(small) - held
     assert held < expected_keys(small)
@@ -402,6 +403,27 @@ def test_nothing_there(tmp_path, monkeypatch):
 def test_a_preset_is_not_a_trained_model():
     with pytest.raises(WeightsError, match="vitl16 is a preset without trained weights"):
         load("vitl16")
+
+
+def test_a_peer_s_name_is_not_a_trained_model():
+    with pytest.raises(
+        WeightsError, match=r"fc-ef is a peer without .*adadino train --model fc-ef"
+    ):
+        load("fc-ef")
+
+
+@pytest.mark.parametrize("name", ["model.onnx", "model.pt2", "MODEL.ONNX"])
+def test_an_exported_file_is_not_a_checkpoint(tmp_path, name):
+    (tmp_path / name).write_bytes(b"graph")
+    with pytest.raises(WeightsError, match=rf"{name} is an exported model, .*predict and serve"):
+        load(tmp_path / name)
+
+
+def test_an_engine_is_not_saved(model, tmp_path):
+    with pytest.raises(WeightsError, match="save the model it was made from") as caught:
+        save(model.optimize(), tmp_path / "c")
+    assert "build_peer" not in str(caught.value)
+    assert not (tmp_path / "c").exists()
 
 
 # --- whole or not at all ---

@@ -8,7 +8,7 @@ import torch
 from adadino.config import PRESETS
 from adadino.model.adadino import AdaDINO
 from adadino.model.cgla import Responses
-from adadino.model.cpgr import CPGR, WINDOW, Guidance, WindowAttention, describe
+from adadino.model.cpgr import CPGR, WINDOW, Guidance, Stage, WindowAttention, describe
 from adadino.model.refiner import Refiner
 from tests.conftest import randomise, with_cpgr
 
@@ -73,6 +73,68 @@ def test_stage_priors_are_the_means_of_their_groups():
         for channel, name in enumerate(("spatial", "delta")):
             mean = seen._asdict()[name][:, list(pair)].mean(1)
             assert torch.allclose(prior[:, channel], mean)
+
+
+def test_each_depth_guides_the_level_the_paper_gives_it_to():
+    """App. A: {2,5} -> P2, {8,11} -> P3, {14,17} -> P4, {20,23} -> P5, which is not injected."""
+    config = with_cpgr(PRESETS["vitl16"], width=16)
+    assert config.depths == (2, 5, 8, 11, 14, 17, 20, 23)
+    decoder = randomise(CPGR(config)).eval()
+    maps = pyramid()
+    seen = Responses(*(torch.rand(1, 8, GRID, GRID) for _ in range(3)))
+    reference = decoder(maps, seen)  # P2, P3, P4, P5
+    for level, depths in {2: (2, 5), 3: (8, 11), 4: (14, 17), 5: (20, 23)}.items():
+        for depth in depths:
+            changed = Responses(*(r.clone() for r in seen))
+            for r in changed:
+                r[:, config.depths.index(depth)] += 1
+            moved = [
+                not torch.equal(a, b)
+                for a, b in zip(decoder(maps, changed), reference, strict=True)
+            ]
+            # What reaches P_r goes on to the finer ones: decoding is from coarse to fine.
+            assert moved == [level < 5 and r <= level for r in (2, 3, 4, 5)], depth
+
+
+class Given(torch.nn.Module):
+    """A guidance of our choice."""
+
+    def __init__(self, guidance: torch.Tensor) -> None:
+        super().__init__()
+        self.guidance = guidance
+
+    def forward(self, *_: object) -> torch.Tensor:
+        return self.guidance
+
+
+def guided(route: float, fuse: float, width: int = 8) -> Stage:
+    """A stage of noise under a guidance that is the same everywhere."""
+    halves = [torch.full((1, width, 6, 5), value) for value in (route, fuse)]
+    own = Guidance(width, priors=0, alpha_pred=0.05, alpha_prior=0.05)
+    stage = randomise(Stage(width, own)).eval()
+    stage.guidance = Given(torch.cat(halves, dim=1))
+    return stage
+
+
+def test_guidance_opens_and_closes_the_route_of_the_coarser_features():
+    d, x, coarser = torch.randn(1, 8, 6, 5), torch.randn(1, 8, 3, 3), torch.randn(1, 2, 3, 3)
+    closed, half, open_ = (guided(route, 0) for route in (-1e4, 0, 1e4))
+    assert torch.equal(closed(d, x, coarser, None)[1], closed(d, -5 * x, coarser, None)[1])
+    assert not torch.allclose(half(d, x, coarser, None)[1], half(d, -5 * x, coarser, None)[1])
+    # Open everywhere, the stage sees the plain sum; closed, the difference alone.
+    larger = torch.nn.functional.interpolate(x, (6, 5), mode="bilinear", align_corners=False)
+    plain = closed(d + larger, x, coarser, None)[1]
+    assert torch.allclose(open_(d, x, coarser, None)[1], plain, atol=1e-5)
+
+
+def test_guidance_scales_what_is_fused():
+    d, x, coarser = torch.randn(1, 8, 6, 5), torch.randn(1, 8, 3, 3), torch.randn(1, 2, 3, 3)
+    for scale in (-1.0, 0.0, 2.0):
+        stage = guided(-1e4, scale)
+        stage.block = torch.nn.Identity()
+        merged = stage.merge(d)
+        expected = merged + stage.fuse(merged * (1 + scale))
+        assert torch.allclose(stage(d, x, coarser, None)[0], expected, atol=1e-6)
 
 
 def test_no_gradient_flows_into_what_produced_the_guidance(small):

@@ -75,5 +75,28 @@ def test_specks_lose_and_gaps_gain():
     assert refiner(logits_of(gap))[0, 1, 5, 5] > logits_of(gap)[0, 1, 5, 5] + 0.1
 
 
+def test_it_opens_by_three_and_then_closes_by_five():
+    """App. A: with a small tau, flat morphology; an opening erodes first, a closing dilates."""
+
+    def dilate(p: torch.Tensor, size: int) -> torch.Tensor:
+        pad = (size // 2,) * 4
+        padded = torch.nn.functional.pad(p, pad, mode="replicate")
+        return torch.nn.functional.max_pool2d(padded, size, stride=1)
+
+    def erode(p: torch.Tensor, size: int) -> torch.Tensor:
+        return -dilate(-p, size)
+
+    refiner = Refiner()
+    with torch.no_grad():
+        refiner.log_tau.fill_(1e-4).log_()
+        refiner.blend.fill_(1.0)
+    p = torch.rand(1, 1, 12, 13) * 0.98 + 0.01
+    logits = logits_of(p[:, 0])
+    expected = erode(dilate(dilate(erode(p, 3), 3), 5), 5)
+    refined = refiner(logits)
+    assert torch.equal(refined[:, 0], logits[:, 0])
+    assert torch.allclose(refined[:, 1:] - logits[:, 1:], expected - p, atol=2e-3)
+
+
 def test_bf16_is_refined_in_float32():
     assert Refiner()(torch.randn(1, 2, 4, 4).bfloat16()).dtype == torch.float32

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import pickle
 import warnings
@@ -13,9 +14,11 @@ from transformers import DINOv3ViTConfig, DINOv3ViTModel
 
 from adadino.config import LVD_MEAN, SAT_MEAN, BackboneConfig
 from adadino.errors import NormalizationWarning, WeightsError
+from adadino.model.adadino import AdaDINO
 from adadino.model.backbone import Backbone
+from adadino.model.checkpoint import save
 from adadino.model.weights import is_hub_id, make_backbone, read_backbone
-from tests.conftest import randomise
+from tests.conftest import SMALL, randomise
 
 pytestmark = pytest.mark.filterwarnings("ignore::adadino.errors.NormalizationWarning")
 
@@ -384,3 +387,18 @@ def test_another_number_of_heads_is_refused(tmp_path):
     source = write_folder(tmp_path / "w", state, config={"num_attention_heads": 4})
     with pytest.raises(WeightsError, match="has 4 attention heads, x 2"):
         read_backbone(source, PLAIN)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"heads": 4}, "has 4 attention heads, small 2"),
+        ({"rope_theta": 50.0}, r"rope_theta 50\.0, small 100\.0; set model\.backbone\.rope_theta"),
+    ],
+)
+def test_a_checkpoint_of_ours_with_another_attention_is_refused(tmp_path, change, message):
+    config = dataclasses.replace(SMALL.backbone, **change)
+    held = save(AdaDINO(dataclasses.replace(SMALL, backbone=config)), tmp_path, with_backbone=True)
+    assert read_backbone(held, config).config.heads == config.heads
+    with pytest.raises(WeightsError, match=message):
+        read_backbone(held, SMALL.backbone)

@@ -11,9 +11,11 @@ import torch.nn.functional as F
 from adadino.errors import ConfigError
 from adadino.model.adadino import AdaDINO
 from adadino.peers import build_peer
+from adadino.peers.ban import Bridge
 from adadino.peers.frozen import FrozenPeer, baseline
 from adadino.peers.peftcd import LowRank
 from adadino.peers.tome import Pairing, Tokens, ToMe, _start, attend
+from adadino.peers.ttp import TimeGate
 from adadino.profiling import count_flops
 from tests.conftest import SMALL, randomise
 
@@ -71,6 +73,43 @@ def test_gates_let_one_date_reach_the_other_and_leave_prefix_tokens():
     rope = peer.backbone.rope(2, 3)
     frozen = FrozenPeer.step(peer, 0, x, rope)
     assert torch.equal(peer.step(0, x, rope)[:, :3], frozen[:, :3])
+
+
+@torch.inference_mode()
+def test_a_gate_gives_a_date_what_the_other_has():
+    """TTP: x1 + FFN(sigmoid(w [x1; x2]) x2), and the reverse; ours gives both dates at once."""
+    gate = randomise(TimeGate(6))
+    before, after = torch.randn(2, 5, 6), torch.randn(2, 5, 6)
+    first, second = gate(torch.cat((before, after))).unflatten(0, (2, 2))
+    (w,) = gate.gate.weight
+    for b in range(2):
+        for place in range(5):
+            x1, x2 = before[b, place], after[b, place]
+            opened = 1 / (1 + torch.exp(-(w[:6] @ x1 + w[6:] @ x2)))
+            assert torch.allclose(first[b, place], x1 + gate.ffn(opened * x2), atol=1e-5)
+            assert torch.allclose(second[b, place], x2 + gate.ffn(opened * x1), atol=1e-5)
+
+
+def test_a_gate_starts_as_the_mean_of_all_channels():
+    gate = TimeGate(6)
+    x = torch.randn(3, 12)
+    assert torch.allclose(gate.gate(x)[:, 0], x.mean(1), atol=1e-6)
+
+
+@torch.inference_mode()
+def test_a_bridge_adds_the_frozen_features_resized():
+    """BAN: with nothing read by attention and nothing from the FFN, branch plus resized frozen."""
+    bridge = randomise(Bridge(frozen=12, width=8, heads=2))
+    for last in (bridge.proj, bridge.ffn.down):
+        last.weight.zero_()
+        last.bias.zero_()
+    x, frozen = torch.randn(2, 8, 6, 4), torch.randn(2, 12, 3, 5)
+    norm, conv = bridge.align
+    normed = F.layer_norm(frozen.movedim(1, -1), (12,), norm.weight, norm.bias).movedim(-1, 1)
+    aligned = torch.einsum("oc,bchw->bohw", conv.weight[:, :, 0, 0], normed)
+    aligned = aligned + conv.bias[:, None, None]
+    resized = F.interpolate(aligned, (6, 4), mode="bilinear", align_corners=False)
+    assert torch.allclose(bridge(x, frozen), x + resized, atol=1e-5)
 
 
 def test_the_most_similar_pairs_merge():

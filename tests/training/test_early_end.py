@@ -17,6 +17,8 @@ import torch
 from adadino.errors import TrainingError
 from adadino.model.checkpoint import load
 from adadino.training import callbacks, graph
+from adadino.training.config import load_run
+from adadino.training.run import train
 from tests.disks import fill, small_disk
 from tests.training.runs import command, finish, last, run, same, start
 
@@ -85,6 +87,23 @@ def test_a_full_disk_says_so_and_spares_the_checkpoint(data, tmp_path, monkeypat
     monkeypatch.undo()
     assert run(data, tmp_path).resumed
     assert same(last(tmp_path)["state_dict"], last(trained.folder)["state_dict"])
+
+
+@pytest.mark.parametrize("peer", ["fc-ef", "tinycd"])
+def test_dropout_goes_on_as_if_it_had_never_stopped(data, tmp_path, monkeypatch, peer):
+    recipe = ("model.peer=" + peer, "augment.size=32", "train.epochs=2", "train.batch=2")
+
+    def trained(folder):
+        train(load_run(None, [*recipe, f"data.root={data}", f"output={folder}"]), quiet=True)
+        return last(folder)["state_dict"]
+
+    whole = trained(tmp_path / "whole")
+    after_one_epoch(monkeypatch, graph, "total_loss", raising(KeyboardInterrupt))(tmp_path / "cut")
+    with pytest.raises((KeyboardInterrupt, TrainingError)):
+        trained(tmp_path / "cut")
+    monkeypatch.undo()
+    torch.manual_seed(99)  # another process, another state
+    assert same(trained(tmp_path / "cut"), whole)
 
 
 def test_a_disk_that_is_really_full_spares_the_checkpoint(data, tmp_path, monkeypatch, trained):

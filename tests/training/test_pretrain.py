@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import math
 
 import pytest
 import torch
@@ -12,7 +13,7 @@ from safetensors.torch import load_file
 from adadino.config import preset
 from adadino.data.folder import PairFolder
 from adadino.data.synthetic import make_pair, write_dataset
-from adadino.errors import DataError, TrainingError
+from adadino.errors import ConfigError, DataError, TrainingError
 from adadino.model.adadino import AdaDINO
 from adadino.model.checkpoint import build
 from adadino.model.lite0 import Lite0, _their_name
@@ -67,6 +68,87 @@ def test_the_result_is_a_backbone_with_its_normalisation(tmp_path, teacher, recw
     assert not [w for w in recwarn if "normalised" in str(w.message)]
 
 
+@pytest.fixture
+def updates(monkeypatch):
+    """For every update, the rate and the decay of each parameter, by its address."""
+    seen = []
+    original = torch.optim.AdamW.step
+
+    def step(self, *args, **rest):
+        seen.append(
+            {
+                id(parameter): (group["lr"], group["weight_decay"])
+                for group in self.param_groups
+                for parameter in group["params"]
+            }
+        )
+        return original(self, *args, **rest)
+
+    monkeypatch.setattr(torch.optim.AdamW, "step", step)
+    return seen
+
+
+def test_the_rate_warms_up_and_falls_and_vectors_are_not_decayed(
+    tmp_path, teacher, updates, monkeypatch
+):
+    students = []
+    original = Student.__init__
+
+    def remember(self, *args):
+        original(self, *args)
+        students.append(self)
+
+    monkeypatch.setattr(Student, "__init__", remember)
+    pretrain(settings(tmp_path, teacher, steps=6, warmup=2, lr=1e-3, weight_decay=0.3))
+    rates = [{rate for rate, _ in update.values()} for update in updates]
+    assert [len(rate) for rate in rates] == [1] * 6
+    # Half and all of it while warming up, then a cosine whose last, seventh, value is a hundredth.
+    share = [0.5, 1.0] + [0.01 + 0.99 * math.cos(math.pi * i / 8) ** 2 for i in range(4)]
+    assert [rate.pop() for rate in rates] == pytest.approx([1e-3 * s for s in share])
+    (student,) = students
+    decays = {
+        name: updates[0][id(parameter)][1]
+        for name, parameter in student.named_parameters()
+        if parameter.requires_grad
+    }
+    linear = (torch.nn.Linear, torch.nn.Conv2d)
+    kernels = {f"{n}.weight" for n, m in student.named_modules() if isinstance(m, linear)}
+    norms = [n for n, m in student.named_modules() if isinstance(m, torch.nn.LayerNorm)]
+    assert kernels
+    assert norms
+    for name, decay in decays.items():
+        if name in kernels:
+            assert decay == 0.3, name
+        if name.endswith("bias") or name.rpartition(".")[0] in norms or "token" in name:
+            assert decay == 0, name
+
+
+def test_dropping_chunks_changes_what_is_learned(tmp_path, teacher):
+    """All other draws are the same: only the chunks that the student's FFNs execute differ."""
+    losses = [
+        pretrain(settings(tmp_path / str(drop), teacher, drop=drop, steps=2)).history[0]["loss"]
+        for drop in (0.0, 1.0)
+    ]
+    assert losses[0] != losses[1]
+
+
+def test_a_size_between_tokens_is_refused(tmp_path, teacher):
+    with pytest.raises(ConfigError, match=r"size is 100, must be a multiple of 8.* tiny"):
+        settings(tmp_path, teacher, size=100)
+
+
+def test_the_seconds_of_a_run_go_on(tmp_path, teacher):
+    def stop(done: int, total: int, message: str) -> None:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        pretrain(settings(tmp_path, teacher), report=stop)
+    state = torch.load(tmp_path / "last.pt", weights_only=True)
+    state["history"][-1]["seconds"] = 5000.0
+    torch.save(state, tmp_path / "last.pt")
+    assert pretrain(settings(tmp_path, teacher)).history[-1]["seconds"] > 5000
+
+
 def test_a_folder_of_another_run_is_refused(tmp_path, teacher):
     pretrain(settings(tmp_path, teacher))
     with pytest.raises(TrainingError, match="pretraining run with other settings"):
@@ -96,6 +178,18 @@ def test_average_precision_by_hand():
     truth = torch.tensor([True, False, True, False])
     assert average_precision(scores, truth) == pytest.approx((1 + 2 / 3) / 2)
     assert average_precision(scores, torch.zeros(4, dtype=torch.bool)) == 0
+
+
+def test_pairs_that_cannot_be_probed_are_refused_before_the_first_step(tmp_path, teacher):
+    write_dataset(tmp_path / "one", {"train": 1}, size=32)
+    labelled = (str(tmp_path / "one" / "train"),)
+    with pytest.raises(DataError, match=r"the probe has 1 labelled pair.*give 2 or more"):
+        pretrain(settings(tmp_path / "run", teacher, probe=labelled))
+    assert not (tmp_path / "run" / "last.pt").exists()
+    write_dataset(tmp_path / "odd", {"train": 2}, size=36)
+    model = AdaDINO(preset("tiny")).eval()
+    with pytest.raises(DataError, match=r"pairs are 36 x 36, .* tokens of 8 pixels"):
+        probe(model, Student(model), PairFolder(tmp_path / "odd", "train"))
 
 
 def test_the_probe_sees_change_in_features_that_show_it(tmp_path):

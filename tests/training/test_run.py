@@ -158,6 +158,13 @@ def test_overwriting_leaves_nothing_of_the_former_run(data, tmp_path):
     assert not list(tmp_path.rglob(".*.part*"))
 
 
+def test_files_of_someone_else_are_not_written_over(data, tmp_path):
+    (tmp_path / "history.csv").write_text("mine")
+    with pytest.raises(TrainingError, match=r"holds history.csv, but no config.yaml"):
+        run(data, tmp_path, "train.epochs=1")
+    assert (tmp_path / "history.csv").read_text() == "mine"
+
+
 def test_a_run_does_not_go_on_with_other_data(data, tmp_path):
     import shutil
 
@@ -201,7 +208,7 @@ def test_a_checkpoint_without_its_settings_is_not_gone_on_with(data, tmp_path):
     run(data, tmp_path, "train.epochs=1")
     (tmp_path / "config.yaml").unlink()
     before = (tmp_path / "last.ckpt").read_bytes()
-    with pytest.raises(TrainingError, match=r"holds last.ckpt, but config.yaml is gone"):
+    with pytest.raises(TrainingError, match=r"holds last.ckpt, but no config.yaml that says"):
         run(data, tmp_path, "train.epochs=2", "train.seed=7")
     assert (tmp_path / "last.ckpt").read_bytes() == before
     result = run(data, tmp_path, "train.epochs=1", "train.seed=7", overwrite=True)

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import time
+from types import SimpleNamespace
+
 import pytest
 import torch
 
@@ -165,3 +168,80 @@ def test_seeds_differ_in_every_number():
         for numbers in [(0, 0, 0, 0), (1, 0, 0, 0), (0, 1, 0, 0), (0, 0, 1, 0), (0, 0, 0, 1)]
     }
     assert len(draws) == 5
+
+
+def task_of(*overrides: str) -> ChangeTask:
+    """A task of a small peer, outside of any run."""
+    config = load_run(None, ["preset=tiny", "model.peer=fc-ef", *overrides])
+    return ChangeTask(build(config.model), config)
+
+
+def seeds_of_step(seed: int, epoch: int, index: int, rank: int) -> tuple[int, int]:
+    """The seeds that one training step gives its augmentation and the model's dropout."""
+    task, seen = task_of(f"train.seed={seed}"), []
+
+    def augment(before, after, mask, generator):
+        seen.append(generator.initial_seed())
+        return before, after, mask
+
+    def step(*_):
+        seen.append(torch.initial_seed())
+        return (torch.zeros(()),) * 3
+
+    task.augment, task.step_for = augment, lambda k, batch: step
+    optimizer = SimpleNamespace(param_groups=[{"lr": 1.0}])
+    task._trainer = SimpleNamespace(
+        current_epoch=epoch, global_rank=rank, num_training_batches=9, optimizers=[optimizer]
+    )
+    image = torch.zeros(1, 3, 16, 16, dtype=torch.uint8)
+    task.training_step((image, image, image[:, 0], torch.zeros(1)), index)
+    augmentation, dropout = seen
+    return augmentation, dropout
+
+
+def test_every_step_of_every_epoch_and_rank_draws_its_own():
+    """Ranks see different pairs and steps different batches: none may repeat another's draws."""
+    places = [(0, 0, 0, 0), (1, 0, 0, 0), (0, 1, 0, 0), (0, 0, 1, 0), (0, 0, 0, 1), (0, 0, 1, 1)]
+    seeds = [seeds_of_step(*place) for place in places]
+    assert len({seed for pair in seeds for seed in pair}) == 2 * len(places)
+    assert seeds_of_step(*places[0]) == seeds[0]
+
+
+@pytest.mark.parametrize("optimizer", ["adamw", "adam", "sgd"])
+def test_the_optimiser_decays_by_the_configured_weight(optimizer):
+    """One step without a gradient moves the weights by the decay alone, as AdamW and SGD state."""
+    task = task_of(
+        f"train.optimizer={optimizer}", "train.weight_decay=0.3", "train.lr=0.1", "train.epochs=1"
+    )
+    made = task.configure_optimizers()["optimizer"]
+    before = {n: p.detach().clone() for n, p in task.model.named_parameters()}
+    for parameter in task.model.parameters():
+        parameter.grad = torch.zeros_like(parameter)
+    assert [group["weight_decay"] for group in made.param_groups] == [0.3]
+    (group,) = made.param_groups
+    made.step()
+    for name, parameter in task.model.named_parameters():
+        rate = group["lr"]
+        if optimizer == "adam":  # the decay is part of the gradient, of which Adam keeps the sign
+            g = 0.3 * before[name]
+            expected = before[name] - rate * g / (g.abs() + 1e-8)
+        else:
+            expected = before[name] * (1 - rate * 0.3)
+        assert torch.allclose(parameter, expected, atol=1e-5), name
+
+
+def test_the_clock_of_a_resumed_run_goes_on_from_the_checkpoint(monkeypatch):
+    now = [1000.0]
+    monkeypatch.setattr(time, "monotonic", lambda: now[0])
+    first, second = task_of(), task_of()
+    first.on_train_start()
+    now[0] += 40
+    checkpoint = {"state_dict": {f"model.{n}": t for n, t in first.model.state_dict().items()}}
+    first.on_save_checkpoint(checkpoint)
+    now[0] = 5.0  # another process, another clock
+    second.on_load_checkpoint(checkpoint)
+    second.on_train_start()
+    now[0] += 2
+    again = {"state_dict": {}}
+    second.on_save_checkpoint(again)
+    assert (checkpoint["seconds"], again["seconds"]) == (40, 42)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -114,7 +115,7 @@ def find_config(
     """The name and configuration of what `info` was asked about, and whether it is trained."""
     from adadino import config as presets
     from adadino import schema
-    from adadino.errors import ConfigError
+    from adadino.errors import ConfigError, WeightsError
     from adadino.model.checkpoint import read_settings
     from adadino.model.weights import bundled, read_backbone
     from adadino.peers import ABSENT, PEERS, find_peer
@@ -131,7 +132,14 @@ def find_config(
         raise ConfigError("give a model or --preset, not both.")
     trained = model is not None and bundled(model) is not None and backbone is None
     if model is not None and (trained or model not in presets.PRESETS):
-        return model, schema.build(presets.Config, read_settings(model)["model"], "model"), True
+        try:
+            said = read_settings(model)
+        except WeightsError as error:
+            if Path(model).name != model or os.path.exists(model):  # noqa: PTH110, names may be too long
+                raise
+            known = ", ".join([*presets.PRESETS, *PEERS])
+            raise WeightsError(f"{error} Or name a preset or a peer: {known}.") from error
+        return model, schema.build(presets.Config, said["model"], "model"), True
     chosen = preset or model
     if chosen is None and backbone is not None:
         chosen = read_backbone(backbone).config.name  # the preset these weights are
@@ -194,10 +202,9 @@ def preset_of(config: Config) -> str | None:
         mean=standard.backbone.mean,
         std=standard.backbone.std,
     )
-    same = dataclasses.replace(
-        config, backbone=same_backbone, bscs=dataclasses.replace(config.bscs, k=standard.bscs.k)
-    )
-    return name if same == standard else None
+    same = dataclasses.replace(config, backbone=same_backbone, bscs=standard.bscs)
+    ours, theirs = (dataclasses.asdict(bscs) | {"k": 0} for bscs in (config.bscs, standard.bscs))
+    return name if same == standard and ours == theirs else None
 
 
 def show(card: dict[str, Any]) -> None:

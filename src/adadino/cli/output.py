@@ -13,6 +13,8 @@ import typer
 Json = Annotated[
     bool, typer.Option("--json", help="Print one JSON object on standard output, nothing else.")
 ]
+WIDEST = 10_000
+"""Columns of a table that goes into a file or another program; it takes what it needs of them."""
 Quiet = Annotated[bool, typer.Option("-q", "--quiet", help="No progress, results only.")]
 
 
@@ -38,8 +40,9 @@ def print_table(
         table.add_column(column, justify="left" if index == 0 else "right")
     for row in rows:
         table.add_row(*(str(cell) for cell in row))
-    # Off a terminal rich assumes 80 columns and would cut the cells.
-    Console(width=None if sys.stdout.isatty() else 120).print(table)
+    # Off a terminal rich assumes 80 columns and would cut the cells: there a table is as wide as
+    # what it says.
+    Console(width=None if sys.stdout.isatty() else WIDEST).print(table)
 
 
 @contextmanager

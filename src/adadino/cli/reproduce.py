@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -49,7 +50,13 @@ def command(
     output: Annotated[
         Path, typer.Option("-o", "--output", help="Where models, results and tables are kept.")
     ] = Path("runs/reproduce"),
-    seeds: Annotated[str, typer.Option(help="Seeds, e.g. 0,1,2: mean and spread.")] = "0",
+    seeds: Annotated[
+        str | None,
+        typer.Option(
+            help="Seeds, e.g. 0,1,2: mean and spread.",
+            show_default="0; peers and small-build-up 0,1,2",
+        ),
+    ] = None,
     quick: Annotated[
         bool, typer.Option("--quick", help="The whole machinery on synthetic tiles, in minutes.")
     ] = False,
@@ -76,12 +83,7 @@ def command(
         if table != "table1":
             raise ConfigError(f"--peers goes with table1, not with {table}; leave it out.")
         wanted = "peers"
-    try:
-        numbers = tuple(int(s) for s in seeds.split(","))
-    except ValueError as error:
-        raise ConfigError(f"--seeds is {seeds!r}, must be numbers: 0,1,2.") from error
-    if len(set(numbers)) < len(numbers):
-        raise ConfigError(f"--seeds is {seeds!r}: a seed twice is one seed; name each once.")
+    given_seeds = None if seeds is None else _numbers(seeds)
     for option, given in (("--data", data), ("--backbone", backbone)):
         if quick and given is not None:
             raise ConfigError(
@@ -91,7 +93,6 @@ def command(
         out=output / "quick" if quick else output,
         data=data,
         backbone=backbone,
-        seeds=numbers,
         quick=quick,
         device=device,
         jobs=jobs,
@@ -103,14 +104,18 @@ def command(
     for name in every if wanted == "all" else [wanted]:
         chosen = TABLES[name] if row is None else only(TABLES[name], row)
         study = chosen.rows[0].study
-        note = f"Ours: seeds {seeds}, {study.split} split, {study.checkpoint} epoch, one matrix."
+        numbers = given_seeds or ((0,) if quick else chosen.seeds)
+        said = ",".join(map(str, numbers))
+        note = f"Ours: seeds {said}, {study.split} split, {study.checkpoint} epoch, one matrix."
         if len(numbers) > 1:
             note += " ± is half the range over the seeds."
         if jobs > 1 and "minutes" in chosen.metrics:
             note += f" Minutes of training while {jobs} models shared the device."
         note = report.QUICK_NOTE if quick else note
         filled = reproduce(
-            chosen, setting, lambda s: None if quiet or json else typer.echo(s, err=True)
+            chosen,
+            replace(setting, seeds=numbers),
+            lambda s: None if quiet or json else typer.echo(s, err=True),
         )
         paths = report.write(chosen, filled, setting.out, note=note)
         results[name] = {
@@ -124,3 +129,15 @@ def command(
             typer.echo(f"saved: {', '.join(str(p) for p in paths)}")
     if json:
         print_json(results[wanted] if wanted != "all" else results)
+
+
+def _numbers(seeds: str) -> tuple[int, ...]:
+    from adadino.errors import ConfigError
+
+    try:
+        numbers = tuple(int(s) for s in seeds.split(","))
+    except ValueError as error:
+        raise ConfigError(f"--seeds is {seeds!r}, must be numbers: 0,1,2.") from error
+    if len(set(numbers)) < len(numbers):
+        raise ConfigError(f"--seeds is {seeds!r}: a seed twice is one seed; name each once.")
+    return numbers

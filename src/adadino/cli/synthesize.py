@@ -35,7 +35,7 @@ def command(
 
     splits = {"train": train, "val": val, "test": test}
     with progress("synthesizing", quiet=quiet or json) as report:
-        pairs = synthesize(
+        made = synthesize(
             dest,
             splits,
             seed=seed,
@@ -45,10 +45,12 @@ def command(
             overwrite=overwrite,
             progress=report,
         )
+    pairs = sum(splits.values())
     if json:
         print_json({"outputs": [dest / name for name, n in splits.items() if n], "pairs": pairs})
         return
-    typer.echo(f"{pairs} pairs of {size} x {size} pixels in {dest}")
+    there = "" if made else ", already there: nothing was made"
+    typer.echo(f"{pairs} pairs of {size} x {size} pixels in {dest}{there}")
     if train and val:
         typer.echo(f"next: adadino train --preset tiny --model.backbone.weights tiny --data {dest}")
     else:

@@ -10,6 +10,7 @@
 from __future__ import annotations
 
 import json
+import warnings
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
@@ -24,7 +25,7 @@ from adadino.data.layouts import find_scenes, refuse_empty_splits, select_whu
 from adadino.data.manifest import Manifest, Settings, summarise
 from adadino.data.splits import draw_missing_splits
 from adadino.data.staging import MANIFEST, SPLITS, STAGING, begun, publish, remove, stage
-from adadino.errors import ConfigError, DataError
+from adadino.errors import AdaDINOWarning, ConfigError, DataError
 from adadino.files import sole_writer
 
 
@@ -42,8 +43,9 @@ def prepare(
 ) -> Manifest:
     """Cut a benchmark into tiles, split it, check its counts, and describe it.
 
-    Called again with the same settings, it goes on where an interrupted run stopped. A finished
-    set is compared with its manifest, which is returned.
+    Called again with the same settings, it goes on where an interrupted run stopped, or begins anew
+    where the source has changed since. A finished set is compared with its manifest, which is
+    returned.
 
     Args:
         name: `levir-cd`, `levir-cd-plus`, `whu-cd`, `sysu-cd`, `clcd`, or `folder` for any tree.
@@ -79,7 +81,8 @@ def prepare(
                 # Once more: another process may have finished it while this one made its plans.
                 finished = None if overwrite else _finished(dest, settings)
                 if finished is None:
-                    staging = stage(dest, _as_text(settings), anew=overwrite)
+                    anew = overwrite or _source_changed(dest, settings)
+                    staging = stage(dest, _as_text(settings), anew=anew)
                     # A manifest in there: the last run was stopped while it moved the splits.
                     if not (staging / MANIFEST).exists():
                         cut(plans, staging, tile, progress)
@@ -144,6 +147,26 @@ def _check_whole(source: Source, dest: Path, benchmark: Benchmark, settings: Set
 def _is_remnant(dest: Path, settings: Settings) -> bool:
     """Whether a run of the same settings, or of none that are known, has left its folder."""
     return (dest / STAGING).exists() and begun(dest) in (None, _as_text(settings))
+
+
+def _source_changed(dest: Path, settings: Settings) -> bool:
+    """Whether an interrupted run differs in the source's content alone; if so, say it."""
+    try:
+        left = json.loads(begun(dest) or "null")
+    except (ValueError, RecursionError):
+        return False
+    wanted = asdict(settings)
+    if not isinstance(left, dict) or left.get("source_digest") == settings.source_digest:
+        return False
+    if left | {"source_digest": settings.source_digest} != wanted:
+        return False
+    # Someone who mends what an error named runs the same command again: no reason to refuse.
+    warnings.warn(
+        f"the source of {dest} has changed since the interrupted run; everything is cut again.",
+        AdaDINOWarning,
+        stacklevel=3,
+    )
+    return True
 
 
 def _as_text(settings: Settings) -> str:

@@ -32,7 +32,8 @@ def draw_missing_splits(
 
     Raises:
         DataError: If the benchmark or the variant has an official split that the source does not
-            show, or there are too few scenes to draw from.
+            show, the source shows one that the variant is not, or there are too few scenes to
+            draw from.
     """
 
     def unit(plan: Plan, tile: Tile) -> str:
@@ -47,6 +48,14 @@ def draw_missing_splits(
             f"shows {found}. Looked for 2012/whole_image/{{train,test}}, 2016/whole_image/{{train,"
             "test} and change_label/{train,test}, or for train and test folders and no others. "
             f"Download the authors' archive, or choose another variant ({others})."
+        )
+    official = next((name for name, v in benchmark.variants.items() if v.shipped), None)
+    if official not in (None, variant) and shipped == {"train", "test"}:
+        # Of two mosaics the edges are others than of the whole: their tiles are not the variant's.
+        raise DataError(
+            f"the source shows the authors' own division into train and test, but variant {variant}"
+            " is cut from the whole image and drawn anew. Choose the variant for it (--variant "
+            f"{official}), or give the whole images in A, B and label."
         )
     open_to_draw = None if None in shipped else "train"
     units = {

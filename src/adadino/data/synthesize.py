@@ -10,7 +10,7 @@ from pathlib import Path
 from adadino.data.staging import MANIFEST, SPLITS, STAGING, begun, publish, remove, stage
 from adadino.data.synthetic import World, check_splits, require_rasterio, write_dataset
 from adadino.errors import DataError, WriteError
-from adadino.files import WAY_OUT, sole_writer, work_folder
+from adadino.files import WAY_OUT, sole_writer, work_folder, write_atomic
 
 
 def synthesize(
@@ -23,13 +23,14 @@ def synthesize(
     geotiff: bool = False,
     overwrite: bool = False,
     progress: Callable[[int, int], None] | None = None,
-) -> int:
+) -> bool:
     """Write a set as `write_dataset` does, but whole or not at all.
 
-    Called again with the same settings, it goes on where an interrupted run stopped.
+    Called again with the same settings, it goes on where an interrupted run stopped, and leaves a
+    finished set as it is.
 
     Args:
-        dest: Where the split folders go; new or empty, unless `overwrite`.
+        dest: Where the split folders go; new, empty or the same set, unless `overwrite`.
         splits: As for `write_dataset`.
         seed: As for `write_dataset`.
         size: As for `make_pair`.
@@ -39,11 +40,11 @@ def synthesize(
         progress: As for `write_dataset`.
 
     Returns:
-        The number of pairs.
+        Whether it was made: False where the same set was there already.
 
     Raises:
         InputError: If there is no such split, or no pair is asked for.
-        DataError: If `dest` is not as it must be, or was begun with other settings.
+        DataError: If `dest` is not as it must be, was begun with other settings, or has lost files.
     """
     check_splits(splits)
     if geotiff:
@@ -52,19 +53,42 @@ def synthesize(
     splits = {split: count for split, count in splits.items() if count}
     made_of = {"splits": splits, "seed": seed, "size": size, "geotiff": geotiff}
     settings = json.dumps({"world": asdict(world), **made_of}, indent=2) + "\n"
+    if not overwrite and _is_there(dest, settings, splits):
+        return False
     _check_place(dest, overwrite=overwrite)
     with sole_writer(dest / MANIFEST, "synthesis"):
         # Once more: another process may have finished a set while this one waited for its turn.
+        if not overwrite and _is_there(dest, settings, splits):
+            return False
         _check_place(dest, overwrite=overwrite)
         if overwrite and begun(dest) != settings:
             _clear(dest)
         staging = stage(dest, settings)
-        labels = write_dataset(
+        write_dataset(
             staging, splits, seed=seed, size=size, world=world, geotiff=geotiff, resume=True,
             progress=progress,
         )  # fmt: skip
+        write_atomic(staging / MANIFEST, settings)
         publish(staging, dest, splits)
-    return len(labels)
+    return True
+
+
+def _is_there(dest: Path, settings: str, splits: Mapping[str, int]) -> bool:
+    """Whether a set of these settings was finished here; it must still have its files."""
+    try:
+        if (dest / MANIFEST).read_text(encoding="utf-8") != settings:
+            return False
+    except (OSError, ValueError):
+        return False
+    for split, count in splits.items():
+        for folder in (dest / split / role for role in ("A", "B", "label")):
+            found = sum(1 for _ in folder.glob("[!.]*"))
+            if found != count:
+                raise DataError(
+                    f"{folder} holds {found} files of a finished set, not {count}. Restore them, "
+                    "or make the set again with overwrite=True (--overwrite)."
+                )
+    return True
 
 
 def _check_place(dest: Path, *, overwrite: bool) -> None:

@@ -83,9 +83,7 @@ class Engine(Detector):
         graphs: Graphs | None,
     ) -> Output:
         check_pair(before, after)
-        k = self.config.bscs.k if k is None else k
-        if not 1 <= k <= self.config.bscs.chunks:
-            raise ConfigError(f"k is {k}, must be between 1 and {self.config.bscs.chunks}.")
+        k = self.config.bscs.budget(k)
         # Ordinary tensors without gradients, also inside inference_mode: buffers that live from
         # call to call could not be written outside of it otherwise. And the tensors' own device:
         # Triton and graphs take the current one.

@@ -37,6 +37,7 @@ from adadino.files import write_atomic
 from adadino.model.adadino import AdaDINO
 from adadino.model.checkpoint import load, new_model
 from adadino.model.detector import Detector
+from adadino.model.weights import bundled, is_hub_id
 from adadino.profiling import gflops, throughput
 from adadino.training.config import RunConfig
 from adadino.training.run import train
@@ -184,11 +185,17 @@ def _scored(
     if path.is_file():
         kept = json.loads(path.read_text())
         for root in config.data.root:
-            if kept["evaluation"][Path(root).name]["fingerprint"] != _pairs(root, study.split):
-                raise DataError(
-                    f"{path} holds scores on other pairs than {root}/{study.split} has now; give "
-                    "another --output."
-                )
+            name = Path(root).name
+            then = {
+                study.split: kept["evaluation"][name]["fingerprint"],
+                "train": kept.get("training", {}).get(name),
+            }
+            for split, before in then.items():
+                if before is not None and before != _pairs(root, split):
+                    raise DataError(
+                        f"{path} holds scores on other pairs than {root}/{split} has now; give "
+                        "another --output."
+                    )
         found: dict[Metric, float] = kept["ours"]
         return found
     device = choose_device(setting.device)
@@ -201,7 +208,9 @@ def _scored(
         name, f1, iou = Path(root).name, 100 * scores.confusion.f1, 100 * scores.confusion.iou
         ours |= {"f1": f1, "iou": iou, f"f1_{name}": f1, f"iou_{name}": iou}
         said[name] = scores.as_dict()
-    write_atomic(path, json.dumps({"ours": ours, "evaluation": said}, indent=2) + "\n")
+    training = {Path(root).name: _pairs(root, "train") for root in config.data.root}
+    kept = {"ours": ours, "training": training, "evaluation": said}
+    write_atomic(path, json.dumps(kept, indent=2) + "\n")
     return ours  # type: ignore[return-value]
 
 
@@ -320,6 +329,10 @@ def _check_inputs(table: Table, setting: Setting) -> None:
             if study.preset == "vitl16"
             else f"the {study.preset} backbone (--backbone tiny is the bundled model's; or a FILE)"
         )
+    elif not (Path(setting.backbone).exists() or bundled(setting.backbone)) and not is_hub_id(
+        setting.backbone
+    ):
+        missing.append(f"{setting.backbone}, which --backbone names (there is no such file)")
     if missing:
         listed = "; ".join(missing)
         raise DataError(

@@ -63,7 +63,7 @@ def run_config(row: Row, seed: int, setting: Setting, *, ranking: str | None = N
         *row.overrides,
         *setting.overrides,
     ]
-    if setting.quick:
+    if setting.quick and any(item.startswith("model.stream.weights=") for item in overrides):
         overrides.append("model.stream.weights=null")  # like the backbone, random
     if ranking is not None:
         overrides.append(f"model.bscs.ranking={ranking}")

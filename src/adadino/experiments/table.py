@@ -86,27 +86,29 @@ class Table:
     """`speed`: accuracy against pairs per second instead of bars."""
     footer: tuple[str, ...] = ()
     """What stands below the table."""
+    seeds: tuple[int, ...] = (0,)
+    """Where the user does not say."""
 
 
 OURS, BSCS = budget(16), budget(6)
 
 
 def only(table: Table, names: Sequence[str]) -> Table:
-    """The rows of a table that are called so, or have one of these in their name.
+    """The rows of a table that are called so, or have one of these in their name, in any case.
 
     Raises:
-        ConfigError: None has.
+        ConfigError: There is no such row.
     """
-    whole = {row.name for row in table.rows} & set(names)
-    parts = [name for name in names if name not in whole]
-    rows = tuple(
-        row for row in table.rows if row.name in whole or any(part in row.name for part in parts)
-    )
-    if not rows:
-        there = "; ".join(row.name for row in table.rows)
-        raise ConfigError(
-            f"{table.name} has no row with {' or '.join(map(repr, names))} in its name; it has: "
-            f"{there}."
-        )
+    wanted: set[str] = set()
+    for name in names:
+        whole = {row.name for row in table.rows if row.name == name}
+        found = whole or {row.name for row in table.rows if name.lower() in row.name.lower()}
+        if not found:
+            there = "; ".join(row.name for row in table.rows)
+            raise ConfigError(
+                f"{table.name} has no row with {name!r} in its name; it has: {there}."
+            )
+        wanted |= found
+    rows = tuple(row for row in table.rows if row.name in wanted)
     # Under a name of its own: a whole table that was written before stays.
     return dataclasses.replace(table, name=f"{table.name}-rows", rows=rows)

@@ -64,16 +64,14 @@ class AdaDINO(Detector):
                 batch.
         """
         check_pair(before, after)
-        k = self.config.bscs.k if k is None else k
-        if not 1 <= k <= self.config.bscs.chunks:
-            raise ConfigError(f"k is {k}, must be between 1 and {self.config.bscs.chunks}.")
+        k = self.config.bscs.budget(k)
         height, width = before.shape[-2:]
         images = self.pad(torch.cat((before, after)).float())
         encoding = self.encoder(self.prepare(images), k=k, chunks=chunks)
         differences = self.neck(encoding.features)
         evidence = None
         if self.stream is not None:
-            evidence = self.stream(images)
+            evidence = self.stream(images.to(next(self.stream.parameters()).dtype))
             differences = self.stream.join(evidence, differences)
         pyramid = self.decoder(differences, encoding.responses)
         finest = pyramid[0].float() if self.refiner is None else self.refiner(pyramid[0])
@@ -106,9 +104,10 @@ class AdaDINO(Detector):
         Args:
             pairs: Batches of first and second dates, as `forward` takes them.
         """
-        total, count = torch.zeros(()), 0
+        total, count, training = torch.zeros(()), 0, self.training
         for before, after in pairs:
-            scores = self(before, after).scores
+            scores = self.eval()(before, after).scores
+            self.train(training)
             if scores is None:
                 raise ConfigError(
                     f"a ranking needs the learned policy at k below {self.config.bscs.chunks}; "

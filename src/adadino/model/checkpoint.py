@@ -138,10 +138,7 @@ def save(
 
     folder = Path(folder)
     if not isinstance(model, kind_of(model.config)):
-        raise WeightsError(
-            f"a {type(model).__name__} that does not come from build_peer cannot be saved; make it "
-            "with adadino.peers.build_peer."
-        )
+        raise _cannot_save(model)
     tensors: dict[str, Tensor] = {}
     for name, tensor in trained_tensors(model, with_backbone=with_backbone).items():
         kind = dtype if dtype is not None and tensor.is_floating_point() else tensor.dtype
@@ -158,6 +155,19 @@ def save(
         # Not save_file: that leaves the file readable by its owner alone.
         weights.write_bytes(serialise(tensors, metadata={"adadino": json.dumps(said)}))
     return folder
+
+
+def _cannot_save(model: Detector) -> WeightsError:
+    from adadino.peers import PEERS
+
+    kind = type(model).__name__
+    if any(isinstance(model, spec.builder) for spec in PEERS.values()):
+        return WeightsError(
+            f"a {kind} that does not come from build_peer cannot be saved; make it with "
+            "adadino.peers.build_peer."
+        )
+    # An engine: its weights are folded, rounded and laid out for one device.
+    return WeightsError(f"{kind} holds a model's weights changed; save the model it was made from.")
 
 
 def load(
@@ -257,6 +267,11 @@ def _find(source: str | PathLike[str]) -> Path:
             raise WeightsError(
                 f"{path} is a training run's state, not a checkpoint; take {path.parent / 'best'}."
             )
+        if path.suffix.lower() in (".onnx", ".pt2"):
+            raise WeightsError(
+                f"{path} is an exported model, and a checkpoint folder is needed here: give the one"
+                " it was exported from. Exported .onnx files are for adadino predict and serve."
+            )
         return path
     name = str(source)
     if (own := bundled(name)) is not None:
@@ -265,6 +280,13 @@ def _find(source: str | PathLike[str]) -> Path:
         raise WeightsError(
             f"{name} is a preset without trained weights; train it (adadino train --preset {name}),"
             " give a checkpoint folder, or take the bundled model, tiny."
+        )
+    from adadino.peers import PEERS
+
+    if name in PEERS:
+        raise WeightsError(
+            f"{name} is a peer without trained weights; train it first (adadino train --model "
+            f"{name} --data DIR) and give the run's checkpoint folder."
         )
     if is_hub_id(name):
         return fetch(name) / WEIGHTS

@@ -56,11 +56,17 @@ def read_backbone(source: str | Path, config: BackboneConfig | None = None) -> B
     tensors = translate(raw, layout, source)
     if config is None:
         config = _recognise(tensors, source)
-    heads = described.get("num_attention_heads", config.heads)
+    heads = described.get("num_attention_heads", described.get("heads", config.heads))
     if heads != config.heads:  # the tensors fit any number of heads, and only one is right
         raise WeightsError(
             f"{source} has {heads} attention heads, {config.name} {config.heads}; choose "
             "the preset they are for."
+        )
+    theta = described.get("rope_theta", config.rope_theta)
+    if theta != config.rope_theta:  # nor does any tensor tell the rotary periods
+        raise WeightsError(
+            f"{source} has rope_theta {theta}, {config.name} {config.rope_theta}; set "
+            "model.backbone.rope_theta to the weights' own."
         )
     if config.qkv_bias and layout == "timm" and "blocks.0.attn.q_bias" not in tensors:
         # timm leaves out the query and value biases of models where all of them are zero.

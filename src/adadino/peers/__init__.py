@@ -333,19 +333,13 @@ def build_peer(
     return peer
 
 
-def check_settings(config: Config, standard: Config) -> None:
-    """Refuse settings that a peer would ignore.
-
-    Args:
-        config: The model; any that is AdaDINO passes.
-        standard: The preset it refines: a value that is not the preset's was set by someone.
+def check_setting(peer: str, name: str) -> None:
+    """Refuse a setting of the model, such as `bscs.k`, that a peer would ignore.
 
     Raises:
-        ConfigError: There is no such peer, or a setting has no effect on it.
+        ConfigError: There is no such peer, or the setting has no effect on it.
     """
-    if config.peer is None:
-        return
-    spec = find_peer(config.peer)
+    spec = find_peer(peer)
     taken = ["peer"]
     if spec.backbone:
         taken += ["backbone", "cgla.depths", "scale"]
@@ -353,18 +347,5 @@ def check_settings(config: Config, standard: Config) -> None:
         taken += ["cpgr.width", "cpgr.refiner"]
     if spec.trunk:
         taken += ["stream.weights"]
-    for name in _differences(config, standard):
-        if name not in taken and name.partition(".")[0] not in taken:
-            raise ConfigError(f"model.{name} has no effect on {spec.name}: leave it out.")
-
-
-def _differences(one: Any, two: Any, path: str = "") -> list[str]:
-    """Dotted names of the fields in which two configurations of one type differ."""
-    names = []
-    for field in dataclasses.fields(one):
-        ours, theirs = getattr(one, field.name), getattr(two, field.name)
-        if dataclasses.is_dataclass(ours):
-            names += _differences(ours, theirs, f"{path}{field.name}.")
-        elif ours != theirs:
-            names.append(path + field.name)
-    return names
+    if name not in taken and name.partition(".")[0] not in taken:
+        raise ConfigError(f"model.{name} has no effect on {spec.name}: leave it out.")

@@ -24,7 +24,8 @@ class LowRank(nn.Module):
     """A trainable update of low rank for a frozen weight, which it leaves where it is.
 
     The update starts at zero. It is added to the weight rather than run beside it, which is the
-    same map and keeps the backbone's attention as it is.
+    same map and keeps the backbone's attention as it is. In bf16 the sum is rounded to the weight's
+    last bit, which hides the update's first steps.
     """
 
     def __init__(self, *, inside: int, outside: int, rank: int, alpha: float) -> None:

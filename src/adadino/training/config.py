@@ -12,7 +12,7 @@ from adadino import schema
 from adadino.config import PRESETS, Config, preset
 from adadino.data.augment import AugmentConfig
 from adadino.errors import ConfigError
-from adadino.peers import check_settings
+from adadino.peers import check_setting
 
 
 @dataclass(frozen=True)
@@ -160,7 +160,8 @@ def load_run(path: Path | str | None, overrides: Sequence[str] = ()) -> RunConfi
         path: The YAML file; None starts from the defaults.
         overrides: Items such as `model.bscs.k=6`.
     """
-    data = schema.override(schema.read_yaml(path) if path is not None else {}, overrides)
+    file = schema.read_yaml(path) if path is not None else {}
+    data = schema.override(file, overrides)
     name = data.get("preset", RunConfig.preset)
     if not isinstance(name, str) or name not in PRESETS:
         preset(name if isinstance(name, str) else schema.say(name))  # raises, naming the presets
@@ -169,8 +170,42 @@ def load_run(path: Path | str | None, overrides: Sequence[str] = ()) -> RunConfi
     if not isinstance(given, Mapping):
         raise ConfigError(f"model must be a mapping of settings, not {schema.say(given)}.")
     config = schema.build(RunConfig, {**data, "model": _merge(base, given)})
-    check_settings(config.model, PRESETS[name])
-    return config
+    if (peer := config.model.peer) is None:
+        return config
+    for item in overrides:
+        part, _, setting = item.partition("=")[0].partition(".")
+        if part == "model" and setting:
+            check_setting(peer, setting)
+    written = schema.to_dict(config.model)
+    meant = (file.get("model") or {}).get("peer") == peer
+    for setting in _differences(written, base):
+        try:
+            check_setting(peer, setting)
+        except ConfigError:
+            if meant:
+                raise
+            # The file is another model's recipe: what it says of that one's parts is left out.
+            _put(written, base, setting)
+    return schema.build(RunConfig, {**data, "model": written})
+
+
+def _differences(one: Mapping[str, Any], two: Mapping[str, Any], path: str = "") -> list[str]:
+    """Dotted names of the settings in which two configurations of one type differ."""
+    names = []
+    for key, ours in one.items():
+        if isinstance(ours, Mapping):
+            names += _differences(ours, two[key], f"{path}{key}.")
+        elif ours != two[key]:
+            names.append(path + key)
+    return names
+
+
+def _put(target: dict[str, Any], source: Mapping[str, Any], name: str) -> None:
+    """Copy the setting of a dotted name."""
+    *way, last = name.split(".")
+    for key in way:
+        target, source = target[key], source[key]
+    target[last] = source[last]
 
 
 def _merge(base: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:

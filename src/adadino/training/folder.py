@@ -23,6 +23,12 @@ LAST, BEST, FINAL = "last.ckpt", "best", "final"
 CONFIG, ENVIRONMENT = "config.yaml", "environment.json"
 HISTORY, CURVES, PICTURES, CARD = "history.csv", "curves.png", "pictures", "card.md"
 
+# The checkpoint first and the configuration last: removed so and stopped between, nothing is mixed
+# up.
+_WRITTEN = (
+    LAST, BEST, FINAL, HISTORY, CURVES, PICTURES, CARD, "tensorboard", ENVIRONMENT, CONFIG,
+)  # fmt: skip
+
 # What may differ between a run's start and its continuation: where it runs, not what it learns.
 _FREE = {
     "train": ("wandb", "devices", "nodes", "strategy", "accumulate"),  # see `same_update`
@@ -38,27 +44,15 @@ def open_run(folder: Path, config: RunConfig, *, overwrite: bool) -> Path | None
     """
     saved = folder / CONFIG
     before = _saved(saved) if saved.exists() else None  # before anything of theirs is touched
-    if before is None and checkpoint_of(folder) is not None and not overwrite:
+    if before is None and not overwrite and (found := _in_the_way(folder)):
         raise TrainingError(
-            f"{folder} holds {LAST}, but {CONFIG} is gone: what it was trained with is unknown. "
-            "Restore that file, give another output, or --overwrite."
+            f"{folder} holds {found}, but no {CONFIG} that says what it was trained with. Restore "
+            "that file, give another output, or --overwrite."
         )
     if before is not None:
         _clear_up(folder)
-    if overwrite and (before is not None or checkpoint_of(folder) is not None):
-        # The checkpoint first and the configuration last: stopped between, nothing is mixed up.
-        for name in (
-            LAST,
-            BEST,
-            FINAL,
-            HISTORY,
-            CURVES,
-            PICTURES,
-            CARD,
-            "tensorboard",
-            ENVIRONMENT,
-            CONFIG,
-        ):
+    if overwrite and (before is not None or _in_the_way(folder)):
+        for name in _WRITTEN:
             _remove(folder / name)
         before = None
     if before is None:
@@ -71,6 +65,11 @@ def open_run(folder: Path, config: RunConfig, *, overwrite: bool) -> Path | None
             "output, or --overwrite."
         )
     return checkpoint_of(folder)
+
+
+def _in_the_way(folder: Path) -> str | None:
+    """Something there by a name that a run writes."""
+    return next((name for name in _WRITTEN if (folder / name).exists()), None)
 
 
 def _clear_up(folder: Path) -> None:

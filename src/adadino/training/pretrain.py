@@ -45,7 +45,7 @@ from adadino.training.distill import (
     hide,
     targets,
 )
-from adadino.training.probe import probe
+from adadino.training.probe import check_pairs, probe
 
 CONFIG, STATE, HISTORY, RESULT = "config.yaml", "last.pt", "history.csv", "backbone.safetensors"
 PREPROCESSING = "preprocessor_config.json"
@@ -105,6 +105,12 @@ class PretrainConfig:
             )
         if not 0 < self.zoom[0] <= self.zoom[1] <= 1:
             raise ConfigError(f"zoom is {self.zoom}, must rise within (0, 1].")
+        token = preset(self.preset).stride
+        if self.size % token:
+            raise ConfigError(
+                f"size is {self.size}, must be a multiple of {token}, the side of a token of "
+                f"{self.preset}."
+            )
 
 
 class PretrainResult(NamedTuple):
@@ -136,6 +142,7 @@ def pretrain(
         labelled = None
         if config.probe:
             labelled = PairFolder(config.probe, tile=config.size, cache=True)
+            check_pairs(labelled, model.config.stride)  # now, not after `every` steps
         tiles = torch.from_numpy(_tiles(config)).to(device)
         history = _learn(config, model, student, teacher, tiles, labelled, folder, report)
         return PretrainResult(_save(student, config, history, folder), history)
@@ -161,7 +168,8 @@ def _learn(
         for block in student.backbone.blocks:
             block.compile(dynamic=False)
     amp = torch.autocast(device.type, torch.bfloat16, enabled=config.precision == "bf16")
-    running, started = torch.zeros((), device=device), time.monotonic()
+    running = torch.zeros((), device=device)
+    started = time.monotonic() - (history[-1]["seconds"] if history else 0.0)
     for step in range(first, config.steps):
         generator = torch.Generator(device).manual_seed(config.seed * 1_000_003 + step)
         views = _views(tiles, config, generator)

@@ -17,6 +17,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from adadino.data.folder import PairFolder
+from adadino.errors import DataError
 from adadino.model.adadino import AdaDINO
 from adadino.training.distill import Student
 
@@ -35,7 +36,11 @@ def probe(
         pairs: Labelled pairs of one size; training pairs, never those a model is scored on.
         batch: Pairs per step.
         ridge: Regularisation, relative to the mean variance of a feature.
+
+    Raises:
+        DataError: There are too few pairs, or they do not divide into tokens.
     """
+    check_pairs(pairs, model.config.stride)
     device, dim = student.mask_token.device, model.config.backbone.dim
     generator = torch.Generator().manual_seed(0)
     shape = len(student.taps) * dim, DIRECTIONS
@@ -54,6 +59,25 @@ def probe(
     ]
     scores, truth = (torch.cat(parts) for parts in zip(*scored, strict=True))
     return average_precision(scores, truth)
+
+
+def check_pairs(pairs: PairFolder, stride: int) -> None:
+    """Refuse pairs that cannot be probed.
+
+    Raises:
+        DataError: There are too few, or they do not divide into tokens of this side.
+    """
+    if len(pairs) < 2:
+        raise DataError(
+            f"the probe has {len(pairs)} labelled pair, but fits on one and scores another: give 2 "
+            "or more."
+        )
+    height, width = pairs.sizes[0]
+    if height % stride or width % stride:
+        raise DataError(
+            f"the probe's pairs are {width} x {height}, which does not divide into tokens of "
+            f"{stride} pixels; cut them with tile=."
+        )
 
 
 def average_precision(scores: Tensor, truth: Tensor) -> float:

@@ -33,7 +33,8 @@ def ready(
     frozen = model.dino if not model.config.backbone.trainable else None
     if precision == "bf16" and frozen is not None:
         # Half the memory, and no cast of 300M weights in every step. They receive no gradient, so
-        # nothing is lost that float32 would have kept.
+        # none is lost. The tokens are in bf16 too: what CGLA adds at its start, a ten-thousandth of
+        # them, is mostly rounded away, until its gains have grown (docs/results.md).
         frozen.to(torch.bfloat16)
     if not isinstance(model, AdaDINO):
         if precision == "bf16":

@@ -1,7 +1,7 @@
 """The Lightning task: augment on the device, forward, loss of App. A, one confusion matrix.
 
-Every draw of the augmentation comes from a generator seeded with (seed, epoch, step, rank), so a
-step is the same whether the run was interrupted before it or not.
+Every draw of a step, the augmentation's and a dropout's, comes from a generator seeded with (seed,
+epoch, step, rank), so a step is the same whether the run was interrupted before it or not.
 """
 
 from __future__ import annotations
@@ -70,8 +70,8 @@ class ChangeTask(pl.LightningModule):
         """One step; the loss stays on the device."""
         before, after, mask, _ = batch
         settings = self.config.train
-        generator = seeded(settings.seed, self.current_epoch, index, self.global_rank)
-        before, after, mask = self.augment(before, after, mask, generator)
+        place = settings.seed, self.current_epoch, index, self.global_rank
+        before, after, mask = self.augment(before, after, mask, seeded(*place))
         k = self.budget()
         weight = lambda_cgla(
             self.current_epoch + index / max(1, int(self.trainer.num_training_batches)),
@@ -79,7 +79,10 @@ class ChangeTask(pl.LightningModule):
             ramp=settings.lambda_ramp,
             maximum=settings.lambda_max,
         )
-        parts = weigh(self.step_for(k, (before, after, mask))(before, after, mask), weight)
+        step = self.step_for(k, (before, after, mask))
+        # Dropout draws from the global generator; set after a recording, which draws too.
+        torch.manual_seed(seeded(*place, 1).initial_seed())
+        parts = weigh(step(before, after, mask), weight)
         rate = float(self.trainer.optimizers[0].param_groups[0]["lr"])
         self.schedule = {"lr": rate}
         if k is not None:  # not the k of the scores, which is the configuration's
