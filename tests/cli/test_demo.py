@@ -71,6 +71,6 @@ def test_synthesize_makes_a_dataset_that_training_reads(tmp_path):
     assert result.exit_code == 0, result.stderr
     assert len(PairFolder(tmp_path / "d", "train")) == 3
     assert not (tmp_path / "d" / "test").exists()
-    again = runner.invoke(app, [*arguments, "--size", "32", "-q"])
-    assert again.exit_code == 1
-    assert "not empty" in str(again.exception)
+    other = runner.invoke(app, [*arguments, "--size", "48", "-q"])
+    assert other.exit_code == 1
+    assert "not empty" in str(other.exception)
