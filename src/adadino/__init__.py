@@ -36,7 +36,7 @@ def __getattr__(name: str) -> Any:
         return getattr(import_module(_HOMES[name]), name)
     except ModuleNotFoundError as error:
         # By name: whoever imports the package must not import the doctor.
-        extra = import_module("adadino.doctor").extra_with(error.name or "")
+        extra = import_module("adadino.extras").extra_with(error.name or "")
         if extra is None:
             raise
         raise ImportError(

@@ -12,7 +12,6 @@ from __future__ import annotations
 import hashlib
 import os
 import platform
-import re
 import shutil
 import sys
 import tempfile
@@ -22,20 +21,11 @@ from importlib import metadata
 from pathlib import Path
 from typing import Literal
 
+from adadino.extras import EXTRAS, missing, requirements, version_numbers
+
 State = Literal["ok", "note", "problem"]
 LEAST_PYTHON = (3, 11)
 GIB = 2**30
-
-EXTRAS = {
-    "geo": "GeoTIFFs: adadino predict, demo, masks, polygons, QGIS styles",
-    "train": "adadino train, evaluate's curves, reproduce",
-    "web": "adadino serve, the page in a browser",
-    "export": "adadino export to ONNX, and predict with such a file",
-    "hub": "models and DINOv3 weights by Hugging Face id instead of by file",
-    "ray": "adadino predict-area on many workers; --workers 0 does without",
-    "pretrain": "adadino pretrain, a small backbone without DINOv3's weights",
-}
-"""What each extra adds for a user; those of developers are left out."""
 
 
 @dataclass(frozen=True)
@@ -101,7 +91,7 @@ def check_torch() -> Check:
             "pip install --force-reinstall 'torch>=2.11'",
         )  # fmt: skip
     found = f"{torch.__version__}, {torch.get_num_threads()} threads"
-    if _numbers(torch.__version__) < (2, 11):
+    if version_numbers(torch.__version__) < (2, 11):
         return Check(
             "torch", "note", found, "older than what adadino was tested with.",
             "pip install 'torch>=2.11'",
@@ -208,64 +198,14 @@ def check_extras() -> Iterator[Check]:
         )  # fmt: skip
         return
     for extra, meaning in EXTRAS.items():
-        missing = [problem for item in wanted.get(extra, ()) if (problem := _missing(*item))]
-        if missing:
+        absent = [problem for item in wanted.get(extra, ()) if (problem := missing(*item))]
+        if absent:
             yield Check(
-                f"[{extra}]", "note", f"missing: {', '.join(missing)}", meaning,
+                f"[{extra}]", "note", f"missing: {', '.join(absent)}", meaning,
                 f"pip install 'adadino[{extra}]'",
             )  # fmt: skip
         else:
             yield Check(f"[{extra}]", "ok", "installed", meaning)
-
-
-def extra_with(module: str) -> str | None:
-    """The extra that brings a module that is missing; None if it is in no extra."""
-    known = {"skimage": "scikit-image", "affine": "rasterio", "multipart": "python-multipart"}
-    top = module.partition(".")[0]
-    package = known.get(top, top).replace("_", "-")
-    try:
-        wanted = requirements("adadino")
-    except metadata.PackageNotFoundError:
-        return None
-    return next(
-        (extra for extra in EXTRAS if package in [name for name, _ in wanted.get(extra, ())]), None
-    )
-
-
-def requirements(package: str) -> dict[str, list[tuple[str, tuple[int, ...]]]]:
-    """The packages of each extra, with the oldest release that will do.
-
-    Extras that name another extra of the same package have its packages too.
-    """
-    found: dict[str, list[tuple[str, tuple[int, ...]]]] = {}
-    nested: list[tuple[str, list[str]]] = []
-    for line in metadata.requires(package) or ():
-        marker = re.search(r"extra\s*==\s*['\"]([\w-]+)['\"]", line)
-        named = re.match(r"\s*([\w.-]+)\s*(?:\[([^\]]*)\])?", line)
-        if marker is None or named is None:
-            continue
-        extra = marker[1]
-        found.setdefault(extra, [])
-        if named[1].lower() == package:
-            nested.append((extra, [part.strip() for part in (named[2] or "").split(",")]))
-            continue
-        floor = re.search(r">=\s*([\d.]+)", line.partition(";")[0])
-        found[extra].append((named[1], _numbers(floor[1]) if floor else ()))
-    for extra, others in nested:
-        for other in others:
-            found[extra].extend(found.get(other, ()))
-    return found
-
-
-def _missing(name: str, floor: tuple[int, ...]) -> str | None:
-    """What is wrong with a package: it is not there, or too old."""
-    try:
-        version = metadata.version(name)
-    except metadata.PackageNotFoundError:
-        return name
-    if _numbers(version) < floor:
-        return f"{name} {version} is older than {'.'.join(map(str, floor))}"
-    return None
 
 
 def check_bundled(*, run: bool = True) -> Check:
@@ -392,12 +332,6 @@ def _memory() -> int | None:
         if limit.isdecimal():
             total = min(total, int(limit))
     return total
-
-
-def _numbers(version: str) -> tuple[int, ...]:
-    """2.13.0+cpu -> (2, 13, 0): enough to compare with a floor."""
-    numbers = re.match(r"\d+(?:\.\d+)*", version)
-    return tuple(int(part) for part in numbers[0].split(".")) if numbers else ()
 
 
 def _first_line(error: BaseException) -> str:

@@ -10,7 +10,7 @@ from importlib import metadata
 
 import pytest
 
-from adadino import doctor
+from adadino import doctor, extras
 from adadino.cli.app import main
 
 GEO = ("rasterio", "pyogrio", "shapely", "geopandas", "skimage", "pyproj")
@@ -29,7 +29,7 @@ def test_a_usable_machine_is_exit_code_0_and_every_line_says_what_it_means(adadi
     assert {"Python", "torch", "GPU", "memory", "GDAL", "bundled model", "cache folder"} <= set(
         checks
     )
-    assert {f"[{extra}]" for extra in doctor.EXTRAS} <= set(checks)
+    assert {f"[{extra}]" for extra in extras.EXTRAS} <= set(checks)
     assert all(check["found"] and check["meaning"] for check in checks.values())
     assert "and it ran" in checks["bundled model"]["found"]
     # The digest a user can compare: sha256sum on the file.
@@ -108,7 +108,7 @@ def test_a_package_that_is_too_old_counts_as_missing(monkeypatch):
 
 
 def test_an_extra_that_names_another_has_its_packages():
-    wanted = doctor.requirements("adadino")
+    wanted = extras.requirements("adadino")
     assert ("rasterio", (1, 4)) in wanted["geo"]
     assert set(wanted["geo"]) < set(wanted["web"])
     assert set(wanted["train"]) < set(wanted["pretrain"])
@@ -116,7 +116,7 @@ def test_an_extra_that_names_another_has_its_packages():
 
 def test_every_extra_for_users_is_explained():
     developers = {"dev", "test", "docs", "supply"}
-    assert set(doctor.EXTRAS) == set(doctor.requirements("adadino")) - developers
+    assert set(extras.EXTRAS) == set(extras.requirements("adadino")) - developers
 
 
 def test_weights_are_found_where_the_hub_and_torch_keep_them(monkeypatch, tmp_path):
@@ -187,7 +187,7 @@ def test_little_memory_is_said(monkeypatch, limit, state):
     ],
 )
 def test_a_missing_module_leads_to_its_extra(module, extra):
-    assert doctor.extra_with(module) == extra
+    assert extras.extra_with(module) == extra
 
 
 def test_a_command_whose_extra_is_missing_says_so_in_one_sentence(monkeypatch, capsys):

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 import typer
 
-from adadino import doctor
+from adadino import extras
 from adadino.cli.app import app, main
 from adadino.cli.train import parse_overrides
 from adadino.training.config import load_run
@@ -63,7 +63,7 @@ def check_other(words: list[str], place: str) -> bool:
         case ["pip", "install", *rest]:
             for word in rest:
                 for extra in re.findall(r"^(?:adadino|\.)\[([\w,]+)\]$", word):
-                    known = doctor.requirements("adadino")
+                    known = extras.requirements("adadino")
                     assert set(extra.split(",")) <= set(known), f"{place}: no extra {extra}"
                 if word.endswith((".txt", ".lock")):
                     assert (ROOT / word).is_file(), f"{place}: there is no {word}"

@@ -151,7 +151,7 @@ def main() -> None:
         typer.echo(f"adadino: {error}", err=True)
         sys.exit(1)
     except ModuleNotFoundError as error:
-        from adadino.doctor import extra_with
+        from adadino.extras import extra_with
 
         extra = extra_with(error.name or "")
         if extra is None:

@@ -105,17 +105,20 @@ class AdaDINO(Detector):
             pairs: Batches of first and second dates, as `forward` takes them.
         """
         total, count, training = torch.zeros(()), 0, self.training
-        for before, after in pairs:
-            scores = self.eval()(before, after).scores
+        self.eval()
+        try:
+            for before, after in pairs:
+                scores = self(before, after).scores
+                if scores is None:
+                    raise ConfigError(
+                        f"a ranking needs the learned policy at k below {self.config.bscs.chunks}; "
+                        f"this model has selection={self.config.bscs.selection}, "
+                        f"k={self.config.bscs.k}."
+                    )
+                total = total + scores.cpu().double().sum(0)  # MPS has no float64
+                count += len(scores)
+        finally:
             self.train(training)
-            if scores is None:
-                raise ConfigError(
-                    f"a ranking needs the learned policy at k below {self.config.bscs.chunks}; "
-                    f"this model has selection={self.config.bscs.selection}, "
-                    f"k={self.config.bscs.k}."
-                )
-            total = total + scores.cpu().double().sum(0)  # MPS has no float64
-            count += len(scores)
         if not count:
             raise ConfigError("a ranking needs at least one pair; give some of the training set.")
         order = (total / count).argsort(dim=1, descending=True, stable=True)

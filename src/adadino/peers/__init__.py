@@ -333,11 +333,11 @@ def build_peer(
     return peer
 
 
-def check_setting(peer: str, name: str) -> None:
-    """Refuse a setting of the model, such as `bscs.k`, that a peer would ignore.
+def takes(peer: str, name: str) -> bool:
+    """Whether a setting of the model, such as `bscs.k`, has an effect on a peer.
 
     Raises:
-        ConfigError: There is no such peer, or the setting has no effect on it.
+        ConfigError: There is no such peer.
     """
     spec = find_peer(peer)
     taken = ["peer"]
@@ -347,5 +347,4 @@ def check_setting(peer: str, name: str) -> None:
         taken += ["cpgr.width", "cpgr.refiner"]
     if spec.trunk:
         taken += ["stream.weights"]
-    if name not in taken and name.partition(".")[0] not in taken:
-        raise ConfigError(f"model.{name} has no effect on {spec.name}: leave it out.")
+    return name in taken or name.partition(".")[0] in taken

@@ -12,7 +12,7 @@ from adadino import schema
 from adadino.config import PRESETS, Config, preset
 from adadino.data.augment import AugmentConfig
 from adadino.errors import ConfigError
-from adadino.peers import check_setting
+from adadino.peers import takes
 
 
 @dataclass(frozen=True)
@@ -172,20 +172,20 @@ def load_run(path: Path | str | None, overrides: Sequence[str] = ()) -> RunConfi
     config = schema.build(RunConfig, {**data, "model": _merge(base, given)})
     if (peer := config.model.peer) is None:
         return config
-    for item in overrides:
-        part, _, setting = item.partition("=")[0].partition(".")
-        if part == "model" and setting:
-            check_setting(peer, setting)
     written = schema.to_dict(config.model)
+    named = [
+        item.partition("=")[0].removeprefix("model.")
+        for item in overrides
+        if item.startswith("model.")
+    ]
+    ignored = [setting for setting in _differences(written, base) if not takes(peer, setting)]
     meant = (file.get("model") or {}).get("peer") == peer
-    for setting in _differences(written, base):
-        try:
-            check_setting(peer, setting)
-        except ConfigError:
-            if meant:
-                raise
-            # The file is another model's recipe: what it says of that one's parts is left out.
-            _put(written, base, setting)
+    for setting in named + (ignored if meant else []):
+        if not takes(peer, setting):
+            raise ConfigError(f"model.{setting} has no effect on {peer}: leave it out.")
+    # A file that is another model's recipe: what it says of that one's parts is left out.
+    for setting in ignored:
+        _put(written, base, setting)
     return schema.build(RunConfig, {**data, "model": written})
 
 
