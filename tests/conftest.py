@@ -2,12 +2,18 @@ from __future__ import annotations
 
 import builtins
 import dataclasses
+import os
 
 import pytest
 import torch
 from hypothesis import settings
 
 from adadino.config import BackboneConfig, BSCSConfig, Config, CPGRConfig
+
+# Triton decides when it is imported whether kernels will be interpreted: set before anything that
+# is collected can import it.
+if not torch.cuda.is_available():
+    os.environ.setdefault("TRITON_INTERPRET", "1")
 
 # Two test processes on two cores: more threads each would only wait for one another.
 torch.set_num_threads(1)
