@@ -36,9 +36,9 @@ def benchmark(adadino):
 
 def test_a_program_reads_rows_and_the_reference(benchmark):
     pytest.importorskip("transformers", reason="the outside reference is transformers' encoder")
-    data = benchmark("--k", "8,3", "--mode", "paper,fast,int8")
+    data = benchmark("--k", "8,3", "--mode", "paper,fp32,fast,int8")
     assert [(row["mode"], row["k"]) for row in data["rows"]] == [
-        (mode, k) for mode in ("paper", "fast", "int8") for k in (8, 3)
+        (mode, k) for mode in ("paper", "fp32", "fast", "int8") for k in (8, 3)
     ]
     for row in data["rows"]:
         assert row.keys() >= KEYS
@@ -110,7 +110,10 @@ def test_a_sweep_grows_what_it_says(benchmark, tmp_path, sweep, limit, expected)
     [
         (("--k", "8,x"), "--k is '8,x'"),
         (("--k", "9"), "--k has 9, must be between 1 and 8"),
-        (("--k", "8", "--mode", "slow"), "--mode has 'slow'; there are paper, fast, fp8, int8"),
+        (
+            ("--k", "8", "--mode", "slow"),
+            "--mode has 'slow'; there are paper, fp32, fast, fp8, int8",
+        ),
         (("--preset", "vitx"), "unknown preset 'vitx'"),
     ],
 )

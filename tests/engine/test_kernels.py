@@ -79,14 +79,15 @@ def test_layer_norm(dim, dtype, kind):
 
 @pytest.mark.parametrize("kind", [None, "fp8"])
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
+@pytest.mark.parametrize("pairs", [1, 3], ids=["few pairs", "more"])
 @pytest.mark.parametrize("dim", DIMS)
-def test_layer_norm_pooled(dim, dtype, kind):
-    x = torch.randn(6, 3 + 35, dim).to(dtype)
+def test_layer_norm_pooled(dim, pairs, dtype, kind):
+    x = torch.randn(2 * pairs, 3 + 35, dim).to(dtype)
     given = {"prefix": 3, **norms(dim), "kind": kind}
     rows, parts = gpu_norm.layer_norm_pooled(x, **given)
     expected, whole = norm.layer_norm_pooled(x, **given)
     near_rows(rows, expected, dtype)
-    assert parts.shape[1] > 1
+    assert parts.shape[1] == {1: 10, 3: 3}[pairs]
     near(parts.sum(1), whole.sum(1))
 
 

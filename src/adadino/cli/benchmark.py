@@ -34,7 +34,10 @@ def command(
     ] = 256,
     mode: Annotated[
         str | None,
-        typer.Option(help="paper, fast, fp8 (GPU), int8 (CPU); by default what the device can do."),
+        typer.Option(
+            help="paper, fp32 (the engine in it), fast, fp8 (GPU), int8 (CPU); by default paper, "
+            "fast and, on a GPU, fp8."
+        ),
     ] = None,
     sweep: Annotated[
         Literal["batch", "size"] | None,
@@ -124,8 +127,8 @@ def command(
 
 NOTE = (
     "Policy and gather included, data on the device, random weights. paper: fp32, TF32 off, eager; "
-    "the others over its full budget: x eager fp32. first call: with compilation, if there is any. "
-    "The paper's figures: A800, fp32, batch 16."
+    "fp32: the engine in the same arithmetic, not compiled. x eager fp32: over paper's full k. "
+    "first call: with compilation, if there is any. The paper's figures: A800, fp32, batch 16."
 )
 
 

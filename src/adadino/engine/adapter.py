@@ -13,6 +13,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from adadino.engine.beside import Beside
 from adadino.engine.kernels.local import affine_silu, context, depthwise, group_affine
 from adadino.engine.kernels.norm import pair_norm
 from adadino.engine.kernels.residual import gated_residual_
@@ -28,7 +29,7 @@ class BlindAdapter(nn.Module):
         super().__init__()
         self.cgla = deepcopy(cgla).to(dtype)
 
-    def forward(self, x: Tensor, shift: Tensor, grid: tuple[int, int]) -> Responses:
+    def forward(self, x: Tensor, shift: Tensor, grid: tuple[int, int], _: Beside) -> Responses:
         """Adapt tokens (2B, N, D) in place; returns the responses, each (B, 1, h, w)."""
         y, responses = self.cgla((x.float() + shift).to(x.dtype), grid)
         x.copy_(y.float() - shift)
@@ -89,19 +90,24 @@ class Adapter(nn.Module):
         self.norm_relation, self.norm_context = _norm(cgla.f_rel[1]), _norm(cgla.f_ctx[1])
         self.norm_delta1, self.norm_delta2 = _norm(cgla.f_delta[1]), _norm(cgla.f_delta[4])
 
-    def forward(self, x: Tensor, shift: Tensor, grid: tuple[int, int]) -> Responses:
+    def forward(self, x: Tensor, shift: Tensor, grid: tuple[int, int], beside: Beside) -> Responses:
         """Adapt tokens (2B, N, D) in place.
 
         Args:
             x: The tokens: all first dates, then all second dates.
             shift: What they lack (D,).
             grid: Rows and columns of the patch grid.
+            beside: Where the local branch and the channel's gate run: delta needs neither.
 
         Returns:
             The responses, each (B, 1, h, w), float32.
         """
         B, D, (h, w) = x.shape[0] // 2, x.shape[2], grid
         features, relation = pair_norm(x, prefix=x.shape[1] - h * w, shift=shift)  # (B, hw, 2, D)
+
+        with beside.fork():
+            local = depthwise(features.view(B, h, w, 2 * D), self.w_local1, after="gelu")
+            local = F.linear(local.reshape(B, h * w, 2, D), self.w_local2, self.b_local2)
 
         z = F.linear(relation.view(-1, 2 * D), self.w_relation)
         z = z.addmm_(features.view(-1, 2 * D), self.w_looks).view(B, h * w, -1)
@@ -110,7 +116,9 @@ class Adapter(nn.Module):
         seen, gate_spatial, parts = context(
             z, group_affine(z, self.norm_context), self.w_spatial, self.b_spatial
         )
-        gate_channel = torch.sigmoid(F.linear(parts.sum(1), self.w_channel, self.b_channel))
+        with beside.fork():
+            gate_channel = torch.sigmoid(F.linear(parts.sum(1), self.w_channel, self.b_channel))
+            q_local = gate_spatial * gate_channel.mean(1, keepdim=True)
 
         delta = F.linear(seen, self.w_delta1)
         delta = affine_silu(delta, group_affine(delta, self.norm_delta1))
@@ -118,8 +126,7 @@ class Adapter(nn.Module):
         delta = affine_silu(delta, group_affine(delta, self.norm_delta2))
         delta = F.linear(delta, self.w_delta3, self.b_delta3)  # (B, hw, D)
 
-        local = depthwise(features.view(B, h, w, 2 * D), self.w_local1, after="gelu")
-        local = F.linear(local.reshape(B, h * w, 2, D), self.w_local2, self.b_local2)
+        beside.join()
         q_delta = gated_residual_(
             x,
             local,
@@ -131,7 +138,6 @@ class Adapter(nn.Module):
             sign=self.sign,
             features=features if self.order_invariant else None,
         )
-        q_local = gate_spatial * gate_channel.mean(1, keepdim=True)
         return Responses(*(q.view(B, 1, h, w) for q in (gate_spatial, q_local, q_delta)))
 
 

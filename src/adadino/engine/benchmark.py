@@ -33,8 +33,8 @@ from adadino.model.adadino import AdaDINO
 from adadino.model.detector import Detector
 from adadino.profiling import exact_fp32, ffn_ms, gflops, wait
 
-Mode = Literal["paper", "fast", "fp8", "int8"]
-MODES: tuple[Mode, ...] = ("paper", "fast", "fp8", "int8")
+Mode = Literal["paper", "fp32", "fast", "fp8", "int8"]
+MODES: tuple[Mode, ...] = ("paper", "fp32", "fast", "fp8", "int8")
 Say = Callable[[str], None]
 
 
@@ -90,11 +90,11 @@ class Protocol:
 
 
 def arithmetic(mode: Mode) -> AbstractContextManager[None]:
-    """How a mode computes: `paper` in exact fp32, the engine as its users have it.
+    """How a mode computes: `paper` and `fp32` without TF32, the engine as its users have it.
 
     What the benchmark compiles is then what they find in the cache.
     """
-    return exact_fp32() if mode == "paper" else nullcontext()
+    return exact_fp32() if mode in ("paper", "fp32") else nullcontext()
 
 
 def run(
@@ -170,6 +170,8 @@ def make(plain: AdaDINO, mode: Mode, **engine: bool) -> Detector:
         raise ModeError(f"fp8 needs a GPU; on {device} it would only be emulated")
     if mode == "int8" and device != "cpu":
         raise ModeError(f"int8 is for CPUs; the device is {device}")
+    if mode == "fp32":  # the paper's arithmetic: nothing compiled, as in its eager mode
+        engine = {"compile": False} | engine
     return optimize(plain, precision="auto" if mode == "fast" else mode, **engine)
 
 

@@ -10,9 +10,10 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from adadino.engine.adapter import Adapter, BlindAdapter
+from adadino.engine.beside import Beside
 from adadino.engine.block import FastBlock
 from adadino.engine.kernels.norm import layer_norm
-from adadino.engine.policy import Beside, FastPolicy
+from adadino.engine.policy import FastPolicy
 from adadino.engine.rows import Kind
 from adadino.model.backbone import Block, rope_tables
 from adadino.model.bscs import ChunkSelector, Policy
@@ -94,7 +95,8 @@ class FastEncoder(nn.Module):
             x = block.ffn(x, rows, weights)
             del parts  # not before the join
             if str(index) in self.adapters:
-                responses.append(self.adapters[str(index)](x, block.shift_out, grid))
+                adapter = self.adapters[str(index)]
+                responses.append(adapter(x, block.shift_out, grid, self.beside))
             if index in self.taps:
                 features.append(self.tap(x, block.shift_out, grid))
         return Encoding(

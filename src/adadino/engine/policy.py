@@ -6,10 +6,6 @@ on a stream of its own, with the gather behind it, while the attention computes.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
-
-import torch
 from torch import Tensor, nn
 
 from adadino.engine.kernels.select import select
@@ -44,25 +40,3 @@ class FastPolicy(nn.Module):
             bias2=self.bias2,
             k=k,
         )
-
-
-class Beside:
-    """A second stream. Tensors it reads must live until `join`, or their memory is given away."""
-
-    def __init__(self, device: torch.device) -> None:
-        self.stream = torch.cuda.Stream(device) if device.type == "cuda" else None
-
-    @contextmanager
-    def fork(self) -> Iterator[None]:
-        """Run the body beside what follows it, from here on."""
-        if self.stream is None:
-            yield
-            return
-        self.stream.wait_stream(torch.cuda.current_stream(self.stream.device))
-        with torch.cuda.stream(self.stream):
-            yield
-
-    def join(self) -> None:
-        """Wait, on the device, for what was forked."""
-        if self.stream is not None:
-            torch.cuda.current_stream(self.stream.device).wait_stream(self.stream)
