@@ -16,7 +16,7 @@ import torch
 
 from adadino.config import preset
 from adadino.engine import benchmark
-from adadino.engine.benchmark import Protocol, Report
+from adadino.engine.measured import Protocol, Report, fill_speedups
 from adadino.model.adadino import AdaDINO
 from adadino.profiling import wait
 
@@ -75,7 +75,7 @@ class Bench:
             found = self._cell(mode, k, batch, size, protocol)
             self.report.rows += found.rows
             self.report.skipped += found.skipped
-            benchmark.fill_speedups(self.report, self.full)
+            fill_speedups(self.report, self.full)
             rows = self.report.rows[len(self.report.rows) - len(found.rows) :]
             yield from (
                 {**rounded(dataclasses.asdict(row)), "ms_per_pair": round(1e3 / row.pairs_per_s, 3),

@@ -18,7 +18,6 @@ from torch.utils._pytree import tree_leaves, tree_map
 
 from adadino.config import Config, preset
 from adadino.engine import optimize
-from adadino.engine.benchmark import without_graph
 from adadino.engine.kernels import (
     activation,
     attention,
@@ -29,6 +28,7 @@ from adadino.engine.kernels import (
     rope,
     select,
 )
+from adadino.engine.modes import without_graph
 from adadino.engine.rows import product, quantize
 from adadino.model.adadino import AdaDINO
 from adadino.model.backbone import rope_tables

@@ -15,7 +15,7 @@ from pathlib import Path
 import torch
 from engine_bench import Bench, Rows
 
-from adadino.engine import benchmark
+from adadino.engine import modes
 from adadino.engine.cache import keep_compiled
 from adadino.profiling import wait
 
@@ -64,7 +64,7 @@ def first_child(b: Bench) -> None:
     keep_compiled()  # as `optimize` does, before the compiler settles on a folder of its own
     importlib.import_module("torch._inductor.compile_fx")
     passed("import_s")
-    made = benchmark.make(model, "fast", compile=True)
+    made = modes.make(model, "fast", compile=True)
     passed("fold_s")
     hooks = [
         made.encoder.register_forward_pre_hook(lambda *_: passed("pixels_s")),

@@ -35,12 +35,12 @@ from engine_first import first, first_child
 from engine_profile import paper_profile, profile
 from torch.nn.attention import SDPBackend
 
-from adadino.engine import benchmark, ffn, optimize, report
+from adadino.engine import benchmark, ffn, modes, optimize, report
 from adadino.engine.adapter import Adapter
 from adadino.engine.agreement import agree
-from adadino.engine.benchmark import Protocol, Report
 from adadino.engine.beside import Beside
 from adadino.engine.kernels import attention, gather, select
+from adadino.engine.measured import Protocol, Report, Row
 from adadino.profiling import exact_fp32, gflops, wait
 
 BATCHES, SIDES = (1, 2, 4, 8, 16, 32, 64), (256, 512, 1024, 2048, 4096)
@@ -177,7 +177,7 @@ def batch1(b: Bench) -> Rows:
     }
     for name, change in ways.items():
         with change:
-            made = benchmark.make(b.model(), "fast", **b.way)
+            made = modes.make(b.model(), "fast", **b.way)
             taken = []
             for _ in range(5 + (50 if b.cuda else 2)):
                 began = time.perf_counter()
@@ -272,7 +272,7 @@ def swept_cell(b: Bench, batch: int, side: int) -> Report:
 
 def one_pass(b: Bench, batch: int, side: int) -> Report:
     """A point that takes half a minute: its only pass counts, and its FFN is not taken apart."""
-    made = benchmark.make(b.model(), "fast", compile=False, cuda_graph=False)
+    made = modes.make(b.model(), "fast", compile=False, cuda_graph=False)
     images = [torch.rand(batch, 3, side, side, device=b.device) for _ in "ab"]
     if b.cuda:
         torch.cuda.reset_peak_memory_stats()
@@ -283,9 +283,7 @@ def one_pass(b: Bench, batch: int, side: int) -> Report:
     spent = time.perf_counter() - began
     memory = torch.cuda.max_memory_allocated() / 1e9 if b.cuda else None
     cost = gflops(b.config, k=6, size=side)
-    row = benchmark.Row(
-        "fast", 6, batch, side, cost, batch / spent, None, None, math.nan, memory, spent
-    )
+    row = Row("fast", 6, batch, side, cost, batch / spent, None, None, math.nan, memory, spent)
     return Report(rows=[row])
 
 

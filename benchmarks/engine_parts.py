@@ -31,15 +31,13 @@ from adadino.model.backbone import rope_tables, rotate
 
 BYTES, BF16, FP8 = 4.0e12, 790e12, 1500e12
 TILES = (
-    (64, 64, 4, 3, None),
-    (64, 64, 4, 2, None),
-    (64, 64, 4, 2, 128),
-    (64, 64, 4, 4, None),
-    (128, 64, 8, 3, None),
-    (128, 64, 8, 2, 128),
-    (64, 128, 4, 2, None),
+    (64, 64, 4, 3),
+    (64, 64, 4, 2),
+    (64, 64, 4, 4),
+    (128, 64, 8, 3),
+    (64, 128, 4, 2),
 )
-"""Of our attention: queries, keys, warps, stages, most registers."""
+"""Of our attention: queries, keys, warps, stages."""
 half = torch.bfloat16
 
 
@@ -193,15 +191,14 @@ def _our_attention(
         return
     from adadino.engine.gpu import attention as ours
 
-    for queries, keys, warps, stages, registers in TILES:
+    for queries, keys, warps, stages in TILES:
         with (
             changed(ours, "QUERIES", queries),
             changed(ours, "KEYS", keys),
             changed(ours, "WARPS", warps),
             changed(ours, "STAGES", stages),
-            changed(ours, "REGISTERS", registers),
         ):
-            name = f"  ours, {queries} x {keys}, {warps} warps, {stages} stages, {registers}"
+            name = f"  ours, {queries} x {keys}, {warps} warps, {stages} stages"
             yield t.row(name, attend, flops=flops)
 
 

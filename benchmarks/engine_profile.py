@@ -6,7 +6,7 @@ import engine_parts
 import torch
 from engine_bench import Bench, Rows, rounded
 
-from adadino.engine import benchmark
+from adadino.engine import modes
 from adadino.profiling import exact_fp32, ffn_ms, wait
 
 GROUPS = {
@@ -47,12 +47,12 @@ def profile(b: Bench, mode: str = "fast", shown: int = 12) -> Rows:
     from torch.profiler import ProfilerActivity
     from torch.profiler import profile as record
 
-    made = benchmark.make(b.model(), mode, **{**b.way, "cuda_graph": False})
-    run = benchmark.without_graph(made)
+    made = modes.make(b.model(), mode, **{**b.way, "cuda_graph": False})
+    run = modes.without_graph(made)
     images = [torch.rand(b.args.batch, 3, b.args.size, b.args.size, device=b.device) for _ in "ab"]
     kinds = [ProfilerActivity.CPU, *([ProfilerActivity.CUDA] if b.cuda else [])]
     for k in (b.full, 6):
-        with torch.no_grad(), benchmark.arithmetic(mode):
+        with torch.no_grad(), modes.arithmetic(mode):
             for _ in range(3):
                 run(*images, k=k)
             wait(b.device)

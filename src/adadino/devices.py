@@ -19,7 +19,7 @@ def choose_device(name: str = "auto") -> torch.device:
         return torch.device("mps" if torch.backends.mps.is_available() else "cpu")
     try:
         device = torch.device(name)
-        torch.zeros(1, device=device)
+        torch.zeros(1, device=device).tolist()  # not only described, as on `meta`, but computed
     except (RuntimeError, AssertionError) as error:
         raise ConfigError(f"there is no device {name!r} here; use --device auto or cpu.") from error
     return device

@@ -201,3 +201,5 @@ def wait(device: torch.device) -> None:
     """Until the device has done what it was told."""
     if device.type == "cuda":
         torch.cuda.synchronize(device)
+    elif device.type == "mps":
+        torch.mps.synchronize()

@@ -11,7 +11,9 @@ import pytest
 from adadino import config as presets
 from adadino import paper
 from adadino.engine import report as reports
-from adadino.engine.benchmark import Protocol, Report, Row, run
+from adadino.engine.benchmark import run
+from adadino.engine.measured import Protocol, Report, Row
+from adadino.engine.model import Engine
 from adadino.profiling import gflops
 from tests.conftest import SMALL
 
@@ -64,10 +66,8 @@ def test_without_transformers_the_reference_is_missing_with_a_reason(benchmark, 
 
 
 def test_what_the_device_cannot_do_is_named(benchmark, tmp_path):
-    nothing = benchmark("--k", "3", "--mode", "fp8", "--no-reference", "-o", tmp_path)
-    assert nothing["rows"] == []
+    data = benchmark("--k", "3", "--mode", "paper,fp8", "--no-reference", "-o", tmp_path)
     assert "- not measured: fp8" in (tmp_path / "benchmark.md").read_text()
-    data = benchmark("--k", "3", "--mode", "paper,fp8", "--no-reference")
     assert [row["mode"] for row in data["rows"]] == ["paper"]
     assert data["skipped"] == ["fp8: fp8 needs a GPU; on cpu it would only be emulated."]
 
@@ -82,6 +82,7 @@ def test_people_get_a_table_and_files(adadino, tmp_path):
     for words in ("pairs/s", "FFN ms/pair", "GFLOPs", "speed-up", "saved:"):
         assert words in out
     assert "paper: GFLOPs" not in out  # it published no such model
+    assert "The paper's figures: A800" in (tmp_path / "benchmark.md").read_text()
     assert sorted(path.name for path in tmp_path.iterdir()) == [
         "benchmark.csv",
         "benchmark.md",
@@ -90,6 +91,33 @@ def test_people_get_a_table_and_files(adadino, tmp_path):
     rows = list(csv.DictReader((tmp_path / "benchmark.csv").open()))
     assert [row["k"] for row in rows] == ["8", "3"]
     assert "| paper | 3 | 1 | 32 |" in (tmp_path / "benchmark.md").read_text()
+
+
+def test_an_earlier_benchmark_is_not_lost(adadino, tmp_path):
+    (tmp_path / "benchmark.csv").write_text("mine")
+    arguments = ("benchmark", "--preset", "small", *QUICK, "--k", "3", "--mode", "paper")
+    arguments = (*arguments, "--no-reference", "-o", tmp_path)
+    code, _, err = adadino(*arguments)
+    assert code == 1
+    assert "benchmark.csv exists; give another --output, or --overwrite" in err
+    assert "turn" not in err  # nothing was measured in vain
+    assert (tmp_path / "benchmark.csv").read_text() == "mine"
+    assert adadino(*arguments, "--overwrite")[0] == 0
+    assert (tmp_path / "benchmark.csv").read_text() != "mine"
+
+
+def test_an_engine_that_answers_otherwise_is_not_timed(benchmark, monkeypatch):
+    """A speed says nothing of a model that has stopped to see."""
+    right = Engine.run
+
+    def wrong(self, before, after, chunks, *, k):
+        return right(self, before, before.flip(-1), chunks, k=k)
+
+    monkeypatch.setattr(Engine, "run", wrong)
+    data = benchmark("--k", "3", "--mode", "paper,fp32,fast", "--no-reference")
+    assert [row["mode"] for row in data["rows"]] == ["paper"]
+    assert len(data["skipped"]) == 2
+    assert all("answers otherwise than the plain model" in reason for reason in data["skipped"])
 
 
 @pytest.mark.parametrize(
@@ -110,17 +138,21 @@ def test_a_sweep_grows_what_it_says(benchmark, tmp_path, sweep, limit, expected)
     [
         (("--k", "8,x"), "--k is '8,x'"),
         (("--k", "9"), "--k has 9, must be between 1 and 8"),
-        (
-            ("--k", "8", "--mode", "slow"),
-            "--mode has 'slow'; there are paper, fp32, fast, fp8, int8",
-        ),
+        (("--mode", "slow"), "--mode has 'slow'; there are paper, fp32, fast, fp8, int8"),
         (("--preset", "vitx"), "unknown preset 'vitx'"),
+        (("--mode", ""), "--mode has ''"),
+        (("--limit", "4"), "--limit is where a --sweep ends"),
+        (("--sweep", "size", "--limit", "100"), "--limit is 100, must be at least 256"),
+        (("--sweep", "batch", "--batch", "8"), "leave --batch out"),
+        (("--mode", "fp8", "--no-reference"), "nothing was measured. fp8: fp8 needs a GPU"),
+        (("--device", "meta"), "there is no device 'meta' here"),
     ],
 )
 def test_wrong_options_are_named(adadino, arguments, message):
-    code, out, err = adadino("benchmark", "--preset", "small", *QUICK, *arguments)
+    code, out, err = adadino("benchmark", "--preset", "small", *QUICK, "--k", "8", *arguments)
     assert (code, out) == (1, "")
     assert message in err
+    assert "turn" not in err
 
 
 def test_the_papers_figures_have_columns_of_their_own():
@@ -135,6 +167,13 @@ def test_the_papers_figures_have_columns_of_their_own():
     assert first["paper: speed-up"] == "1.41"
     assert first["paper: FFN ms/pair"] == "17.84"
     assert second["paper: pairs/s"] == ""  # the paper's is of batch 16
+    assert second["paper: GFLOPs"] == "842.99"  # of one pair
+    assert reports.quoted(report.rows[0]) == {
+        "gflops": 842.99,
+        "ffn_ms": 17.84,
+        "pairs_per_s": 15.48,
+        "speedup": 1.41,
+    }
     unpublished = reports.cells(report, published=False)
     assert unpublished[0][reports.HEADER.index("paper: pairs/s")] == ""
 

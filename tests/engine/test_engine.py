@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import dataclasses
 import gc
 import weakref
@@ -11,9 +12,11 @@ import torch
 
 from adadino.config import Config, StreamConfig
 from adadino.engine import Engine, optimize
+from adadino.engine.graph import Graphs
 from adadino.engine.kernels import attention, gather, select
 from adadino.errors import ConfigError, InputError
 from adadino.model.adadino import AdaDINO
+from adadino.model.checkpoint import new_model
 from adadino.model.detector import Output
 from tests.conftest import randomise, with_backbone, with_bscs, with_cgla, with_cpgr
 
@@ -179,6 +182,50 @@ def test_stands_in_for_the_model(small):
         engine(torch.rand(3, 8, 8), torch.rand(3, 8, 8))
     with pytest.raises(ConfigError, match="precision is 'fp4'"):
         optimize(model, precision="fp4")
+
+
+@pytest.mark.parametrize("precision", ["fp32", "bf16", "int8"])
+@pytest.mark.parametrize("convert", ["float", "half", "bfloat16", "double"])
+def test_its_types_are_its_own(small, precision, convert):
+    """Converted, it would fail at the first product, or round what decides."""
+    engine = optimize(lively(small), precision=precision)
+    if (precision, convert) == ("fp32", "float"):
+        engine.float()
+    else:
+        with pytest.raises(ConfigError, match=f"an engine in {precision} keeps its types"):
+            getattr(engine, convert)()
+    engine(*pair())
+
+
+@torch.no_grad()
+def test_autocast_does_not_reach_it(small):
+    engine = optimize(lively(small), precision="fp32")
+    before, after = pair()
+    expected = engine(before, after).logits
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        assert torch.equal(engine(before, after).logits, expected)
+
+
+@torch.no_grad()
+def test_a_copy_is_an_engine(small):
+    engine = optimize(lively(small), precision="fp32")
+    engine.graphs = Graphs()  # as on a GPU
+    before, after = pair()
+    again = copy.deepcopy(engine)
+    assert again.graphs is not engine.graphs
+    assert torch.equal(again(before, after).logits, engine(before, after).logits)
+
+
+def test_what_it_cannot_be_made_of_is_named(small):
+    engine = optimize(lively(small), precision="int8")
+    with pytest.raises(ConfigError, match="is an engine already"):
+        optimize(engine)
+    with pytest.raises(ConfigError, match="is a peer"):
+        optimize(new_model(Config(peer="fc-ef")))
+    with pytest.raises(ConfigError, match="cuda_graph needs an NVIDIA GPU"):
+        optimize(lively(small), cuda_graph=True)
+    with pytest.raises(ConfigError, match="int8 is for CPUs"):
+        engine.to("meta")
 
 
 def test_nothing_holds_it_but_its_user(small):

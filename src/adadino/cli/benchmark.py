@@ -13,7 +13,7 @@ from adadino.cli.output import Json, Quiet, print_json, print_table
 if TYPE_CHECKING:
     import torch
 
-    from adadino.engine.benchmark import Mode
+    from adadino.engine.modes import Mode
 
 BATCHES = (1, 2, 4, 8, 16, 32, 64)
 SIZES = (256, 512, 1024, 2048, 4096)
@@ -43,7 +43,7 @@ def command(
         Literal["batch", "size"] | None,
         typer.Option(help="Grow the batch (1 to 64) or the input (256 to 4096 px)."),
     ] = None,
-    limit: Annotated[int | None, typer.Option(help="Where a sweep ends.")] = None,
+    limit: Annotated[int | None, typer.Option(min=1, help="Where a sweep ends.")] = None,
     warmup: Annotated[
         int | None, typer.Option(min=1, help="Batches off the clock; 5 on a GPU, 1 on a CPU.")
     ] = None,
@@ -58,6 +58,9 @@ def command(
     output: Annotated[
         Path | None, typer.Option("-o", "--output", help="Folder for Markdown, CSV and a plot.")
     ] = None,
+    overwrite: Annotated[
+        bool, typer.Option("--overwrite", help="Replace the files of an earlier benchmark.")
+    ] = False,
     quiet: Quiet = False,
     json: Json = False,
 ) -> None:
@@ -67,6 +70,8 @@ def command(
     from adadino.config import preset as find_preset
     from adadino.devices import choose_device
     from adadino.engine import benchmark, report
+    from adadino.engine.measured import Protocol
+    from adadino.errors import ConfigError
 
     where = choose_device(device)
     if threads is not None:
@@ -74,16 +79,11 @@ def command(
     cpu = where.type == "cpu"
     config = find_preset(preset)
     budgets = _numbers("--k", k, config.bscs.chunks)
-    modes = _modes(mode or ("paper,fast" if cpu else "paper,fast,fp8"))
-    batch = batch or (1 if cpu else 16)
-    shapes = [(batch, size)]
-    if sweep == "batch":
-        shapes = [(b, size) for b in BATCHES if b <= (limit or BATCHES[-1])]
-    elif sweep == "size":
-        pixels = batch * size**2
-        sides = [s for s in SIZES if s <= (limit or SIZES[-1])]
-        shapes = [(max(1, pixels // side**2), side) for side in sides]
-    protocol = benchmark.Protocol(warmup or (1 if cpu else 5), measured or (5 if cpu else 20))
+    modes = _modes(("paper,fast" if cpu else "paper,fast,fp8") if mode is None else mode)
+    shapes = _shapes(sweep, batch, size, limit, usual=1 if cpu else 16)
+    if output is not None and not overwrite:
+        _leave_alone(output)
+    protocol = Protocol(warmup or (1 if cpu else 5), measured or (5 if cpu else 20))
     result = benchmark.run(
         config,
         modes=modes,
@@ -94,24 +94,32 @@ def command(
         reference=reference,
         say=lambda s: None if quiet or json else typer.echo(s, err=True),
     )
+    if not (result.rows or result.reference):
+        raise ConfigError(f"nothing was measured. {' '.join(result.skipped)}")
     title = f"{preset} on {_name(where)}, {protocol.warmup} + {protocol.measured} batches"
     paths = []
+    published = preset == "vitl16"
     if output is not None:
-        paths = report.write(result, output, title=title, published=preset == "vitl16", sweep=sweep)
+        paths = report.write(
+            result, output, title=title, published=published, sweep=sweep, note=NOTE
+        )
     if json:
         print_json(
             {
                 "preset": preset,
                 "device": _name(where),
                 "protocol": dataclasses.asdict(protocol),
-                "rows": [dataclasses.asdict(row) for row in result.rows],
+                "rows": [
+                    dataclasses.asdict(row) | {"paper": report.quoted(row) if published else {}}
+                    for row in result.rows
+                ],
                 "reference": [dataclasses.asdict(one) for one in result.reference],
                 "skipped": result.skipped,
                 "outputs": paths,
             }
         )
         return
-    header, cells = report.HEADER, report.cells(result, published=preset == "vitl16")
+    header, cells = report.HEADER, report.cells(result, published=published)
     shown = [i for i, _ in enumerate(header) if any(row[i] for row in cells)]
     print_table(
         title, [header[i] for i in shown], [[row[i] for i in shown] for row in cells], note=NOTE
@@ -132,6 +140,36 @@ NOTE = (
 )
 
 
+def _shapes(
+    sweep: str | None, batch: int | None, size: int, limit: int | None, *, usual: int
+) -> list[tuple[int, int]]:
+    """(batch, side) of every measurement."""
+    from adadino.errors import ConfigError
+
+    if sweep is None:
+        if limit is not None:
+            raise ConfigError("--limit is where a --sweep ends; there is none.")
+        return [(batch or usual, size)]
+    swept = BATCHES if sweep == "batch" else SIZES
+    some = [one for one in swept if one <= (limit or swept[-1])]
+    if not some:
+        raise ConfigError(f"--limit is {limit}, must be at least {swept[0]} for --sweep {sweep}.")
+    if sweep == "size":  # as many pixels each time, down to one pair
+        pixels = (batch or usual) * size**2
+        return [(max(1, pixels // side**2), side) for side in some]
+    if batch is not None:
+        raise ConfigError("--sweep batch grows it itself; leave --batch out, or use --limit.")
+    return [(one, size) for one in some]
+
+
+def _leave_alone(output: Path) -> None:
+    from adadino.engine import report
+    from adadino.errors import ConfigError
+
+    if there := [path for path in report.files(output) if path.exists()]:
+        raise ConfigError(f"{there[0]} exists; give another --output, or --overwrite.")
+
+
 def _numbers(option: str, text: str, most: int) -> list[int]:
     from adadino.errors import ConfigError
 
@@ -145,7 +183,7 @@ def _numbers(option: str, text: str, most: int) -> list[int]:
 
 
 def _modes(text: str) -> list[Mode]:
-    from adadino.engine.benchmark import MODES
+    from adadino.engine.modes import MODES
     from adadino.errors import ConfigError
 
     asked = text.split(",")

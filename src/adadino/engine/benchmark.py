@@ -1,10 +1,8 @@
 """Table 3's protocol over our modes, with transformers' encoder as the outside reference.
 
-5 warm-up and 20 measured batches, policy and gather included, data already on the device. Modes:
+5 warm-up and 20 measured batches, policy and gather included, data already on the device.
 
-- `paper`: the plain model, fp32, TF32 off, eager.
-- `fast`: the engine, bf16 where the device computes in it.
-- `fp8`, `int8`: the engine with the frozen weights in eight bits; on a GPU, on a CPU.
+An engine's answers are compared with the plain model's first: a wrong one is not timed.
 
 On a GPU one mode runs after the other, so that each has the memory to itself. On a CPU they take
 turns and the median turn counts: another process then slows all of them, and the ratios hold.
@@ -17,84 +15,22 @@ import gc
 import statistics
 import time
 from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass, field
 from functools import cache, partial
-from typing import Literal, cast
+from typing import cast
 
 import torch
 from torch import Tensor, nn
 
 from adadino.config import Config
-from adadino.engine.model import Engine, optimize
+from adadino.engine.measured import Protocol, Reference, Report, Row, fill_speedups
+from adadino.engine.model import Engine
+from adadino.engine.modes import Mode, ModeError, arithmetic, check, make, without_graph
 from adadino.engine.reference import Encode, reference_encoders
-from adadino.errors import ConfigError
 from adadino.model.adadino import AdaDINO
 from adadino.model.detector import Detector
 from adadino.profiling import exact_fp32, ffn_ms, gflops, wait
 
-Mode = Literal["paper", "fp32", "fast", "fp8", "int8"]
-MODES: tuple[Mode, ...] = ("paper", "fp32", "fast", "fp8", "int8")
 Say = Callable[[str], None]
-
-
-@dataclass(frozen=True)
-class Row:
-    """One measurement."""
-
-    mode: str
-    k: int
-    batch: int
-    size: int
-    gflops: float
-    """One pair, by the paper's counting."""
-    pairs_per_s: float
-    speedup: float | None
-    """Over k = C of the same mode, batch and size; None where that was not measured."""
-    over_fp32: float | None
-    """Over `paper` at k = C: the plain model, eager; None where that was not measured."""
-    ffn_ms: float
-    """All feed-forward layers, per pair; the engine gathers beside the attention, not in it."""
-    memory_gb: float | None
-    """Peak of the device's memory, weights included; None on a CPU."""
-    first_call_s: float
-    """The first batch: compilation and recording."""
-
-
-@dataclass(frozen=True)
-class Reference:
-    """An encoder that is not ours, on the same images at the size that our encoder sees."""
-
-    name: str
-    batch: int
-    size: int
-    pairs_per_s: float
-
-
-@dataclass
-class Report:
-    """A whole benchmark."""
-
-    rows: list[Row] = field(default_factory=list)
-    reference: list[Reference] = field(default_factory=list)
-    skipped: list[str] = field(default_factory=list)
-    """What was asked for and not measured, each with its reason."""
-
-
-@dataclass(frozen=True)
-class Protocol:
-    """How many batches run."""
-
-    warmup: int = 5
-    measured: int = 20
-
-
-def arithmetic(mode: Mode) -> AbstractContextManager[None]:
-    """How a mode computes: `paper` and `fp32` without TF32, the engine as its users have it.
-
-    What the benchmark compiles is then what they find in the cache.
-    """
-    return exact_fp32() if mode in ("paper", "fp32") else nullcontext()
 
 
 def run(
@@ -129,8 +65,14 @@ def run(
     with device, exact_fp32():
         base = plain or AdaDINO(config).eval()
 
+    checked: dict[str, float] = {}
+
     def made(mode: Mode) -> Detector:
-        return make(base, mode, **engine)
+        model = make(base, mode, **engine)
+        if model is not base and mode not in checked:
+            say(f"{mode}: checking its answers")
+            checked[mode] = check(model, base, mode, images)
+        return model
 
     for batch, size in shapes:
         images = [torch.rand(batch, 3, size, size, device=device) for _ in "ab"]
@@ -144,35 +86,11 @@ def run(
             _one_by_one(report, made, mode, budgets, images, protocol, say)
         for name, build in encoders.items():
             _one_reference(report, name, build, config, images, protocol, say)
+    for index, row in enumerate(report.rows):  # what was compiled was compiled for the check
+        first = row.first_call_s + checked.pop(row.mode, 0.0)
+        report.rows[index] = dataclasses.replace(row, first_call_s=first)
     fill_speedups(report, config.bscs.chunks)
     return report
-
-
-class ModeError(ConfigError):
-    """A mode that the device cannot run."""
-
-
-def make(plain: AdaDINO, mode: Mode, **engine: bool) -> Detector:
-    """The model of a mode.
-
-    Args:
-        plain: The model in fp32.
-        mode: Which mode.
-        engine: `compile` and `cuda_graph` of `optimize`, if not its defaults.
-
-    Raises:
-        ModeError: The device cannot run it; the message says why.
-    """
-    device = plain.normalize.mean.device.type
-    if mode == "paper":
-        return plain
-    if mode == "fp8" and device != "cuda":
-        raise ModeError(f"fp8 needs a GPU; on {device} it would only be emulated")
-    if mode == "int8" and device != "cpu":
-        raise ModeError(f"int8 is for CPUs; the device is {device}")
-    if mode == "fp32":  # the paper's arithmetic: nothing compiled, as in its eager mode
-        engine = {"compile": False} | engine
-    return optimize(plain, precision="auto" if mode == "fast" else mode, **engine)
 
 
 def _one_by_one(
@@ -186,11 +104,12 @@ def _one_by_one(
 ) -> None:
     model: Detector | None = None
     batch, size = len(images[0]), images[0].shape[-1]
+    plain = 0 if mode == "paper" else torch.cuda.memory_allocated(images[0].device)
     for k in budgets:
         say(f"{mode}, k={k}, {batch} pairs of {size} px")
         try:
             model = model or made(mode)
-            report.rows.append(_measure(model, mode, k, images, protocol))
+            report.rows.append(_measure(model, mode, k, images, protocol, plain))
         except (ModeError, NotImplementedError) as error:
             report.skipped.append(f"{mode}: {error}.")
             return
@@ -209,7 +128,9 @@ def _free() -> None:
         torch.cuda.empty_cache()
 
 
-def _measure(model: Detector, mode: Mode, k: int, images: list[Tensor], protocol: Protocol) -> Row:
+def _measure(
+    model: Detector, mode: Mode, k: int, images: list[Tensor], protocol: Protocol, plain: int
+) -> Row:
     device = images[0].device
     if device.type == "cuda":
         torch.cuda.reset_peak_memory_stats(device)
@@ -219,10 +140,13 @@ def _measure(model: Detector, mode: Mode, k: int, images: list[Tensor], protocol
 
     with torch.inference_mode(), arithmetic(mode):
         first = _seconds(forward, device)
-        for _ in range(protocol.warmup - 1):
+        for _ in range(max(protocol.warmup, 2) - 1):  # the second of a shape records its graph
             forward()
         seconds = _seconds(forward, device, protocol.measured) / protocol.measured
-    return _row(model, mode, k, images, seconds, first)
+    memory = None
+    if device.type == "cuda":
+        memory = (torch.cuda.max_memory_allocated(device) - plain) / 1e9
+    return _row(model, mode, k, images, seconds, first, memory)
 
 
 def _take_turns(
@@ -248,7 +172,7 @@ def _take_turns(
     inside = _inside(config, images)
     passes |= {(name, 0): partial(build(), inside) for name, build in encoders.items()}
     times: dict[tuple[str, int], list[float]] = {key: [] for key in passes}
-    for turn in range(protocol.warmup + protocol.measured):
+    for turn in range(protocol.warmup + protocol.measured if passes else 0):
         say(f"turn {turn + 1} of {protocol.warmup + protocol.measured}")
         for key, forward in passes.items():
             with torch.inference_mode():
@@ -264,11 +188,16 @@ def _take_turns(
 
 
 def _row(
-    model: Detector, mode: Mode, k: int, images: list[Tensor], seconds: float, first: float
+    model: Detector,
+    mode: Mode,
+    k: int,
+    images: list[Tensor],
+    seconds: float,
+    first: float,
+    memory: float | None = None,
 ) -> Row:
     batch, size = len(images[0]), images[0].shape[-1]
     cuda = images[0].is_cuda
-    memory = torch.cuda.max_memory_allocated(images[0].device) / 1e9 if cuda else None
     with arithmetic(mode):
         layers = _ffn_layers(model)
         forward = partial(without_graph(model), *images, k=k)
@@ -298,11 +227,6 @@ def _ffn_layers(model: Detector) -> list[nn.Module]:
         return [block.get_submodule("ffn") for block in model.encoder.blocks]
     assert isinstance(model, AdaDINO)
     return [block.get_submodule("ffn") for block in model.encoder.backbone.blocks]
-
-
-def without_graph(model: Detector) -> Callable[..., object]:
-    """A forward pass whose layers can be timed one by one: a replayed graph shows none."""
-    return model.unrecorded if isinstance(model, Engine) else model
 
 
 def _references(
@@ -354,17 +278,3 @@ def _seconds(forward: Callable[[], object], device: torch.device, times: int = 1
         forward()
     wait(device)
     return time.perf_counter() - began
-
-
-def fill_speedups(report: Report, full: int) -> None:
-    """Set every row's speed-ups, where what they are relative to was measured, too."""
-    base = {
-        (row.mode, row.batch, row.size): row.pairs_per_s for row in report.rows if row.k == full
-    }
-    for index, row in enumerate(report.rows):
-        mine, plain = (base.get((mode, row.batch, row.size)) for mode in (row.mode, "paper"))
-        report.rows[index] = dataclasses.replace(
-            row,
-            speedup=row.pairs_per_s / mine if mine else None,
-            over_fp32=row.pairs_per_s / plain if plain else None,
-        )

@@ -138,5 +138,6 @@ def _selector(bscs: ChunkSelector) -> ChunkSelector:
     copy = ChunkSelector.__new__(ChunkSelector)
     nn.Module.__init__(copy)
     copy.config, copy.size = bscs.config, bscs.size
-    copy.register_buffer("fixed", bscs.fixed, persistent=False)
+    fixed = None if bscs.fixed is None else bscs.fixed.clone()
+    copy.register_buffer("fixed", fixed, persistent=False)
     return copy.eval()

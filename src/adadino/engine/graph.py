@@ -1,5 +1,8 @@
 """One CUDA graph per input shape: the host issues a forward pass in one go.
 
+Recording costs four passes, so a shape is recorded when it comes twice in a row: a scene's full
+batches are, its last one is not. Of too many shapes the one that was not used for longest goes.
+
 Inputs are copied into the graph's own buffers, and what it computed is copied out of them, so a
 result stays what it was when the next batch runs. Threads take turns, because those buffers are
 shared.
@@ -9,14 +12,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from threading import Lock
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 from torch.utils import _pytree
 
 MOST = 8
-"""Graphs kept at a time; a shape beyond them runs without one."""
+"""Graphs kept at a time."""
 WARM_UP = 3
 """Runs before recording: libraries choose their algorithms, Triton compiles."""
 
@@ -33,12 +36,17 @@ class Graphs:
     """Records and replays one function of tensors on one device."""
 
     def __init__(self) -> None:
-        self.recorded: dict[object, _Recorded] = {}
-        self.first: torch.cuda.CUDAGraph | None = None
+        self.recorded: dict[object, _Recorded] = {}  # the one used last is the last
+        self.latest: object = None
+        self.pool: Any = None  # torch's handle
         self.lock = Lock()
 
+    def __reduce__(self) -> tuple[type[Graphs], tuple[()]]:
+        """A copy records anew: graphs belong to the memory that they were recorded in."""
+        return Graphs, ()
+
     def __call__(self, run: Run, *tensors: Tensor | None, k: int) -> object:
-        """Run the function, through a graph if there is one or room for one.
+        """Run the function, through a graph if there is one or the shape is worth one.
 
         Args:
             run: The function, always the same: it is not kept, because it keeps what keeps this.
@@ -50,11 +58,13 @@ class Graphs:
         """
         key = (k, *(None if t is None else (t.shape, t.dtype) for t in tensors))
         with self.lock:
+            again, self.latest = key == self.latest, key
             if key not in self.recorded:
-                if len(self.recorded) >= MOST:
+                if not again:
                     return run(*tensors, k=k)
+                self._make_room()
                 self.recorded[key] = self._record(run, tensors, k)
-            recorded = self.recorded[key]
+            recorded = self.recorded[key] = self.recorded.pop(key)
             for there, here in zip(recorded.inputs, tensors, strict=True):
                 if there is not None and here is not None:
                     there.copy_(here, non_blocking=True)
@@ -62,6 +72,11 @@ class Graphs:
             return _pytree.tree_map(
                 lambda t: t.clone() if isinstance(t, Tensor) else t, recorded.output
             )
+
+    def _make_room(self) -> None:
+        while len(self.recorded) >= MOST:
+            torch.cuda.synchronize()  # a graph that still runs must not be destroyed
+            del self.recorded[next(iter(self.recorded))]
 
     def _record(self, run: Run, tensors: tuple[Tensor | None, ...], k: int) -> _Recorded:
         inputs = tuple(None if t is None else t.clone() for t in tensors)
@@ -73,9 +88,8 @@ class Graphs:
         torch.cuda.current_stream().wait_stream(side)
         graph = torch.cuda.CUDAGraph()
         # Replays never overlap, so all graphs may use the same memory for what lies between.
-        pool = None if self.first is None else self.first.pool()
+        self.pool = self.pool or torch.cuda.graph_pool_handle()
         # thread_local: another thread may pin memory for the next batch meanwhile.
-        with torch.cuda.graph(graph, pool=pool, capture_error_mode="thread_local"):
+        with torch.cuda.graph(graph, pool=self.pool, capture_error_mode="thread_local"):
             output = run(*inputs, k=k)
-        self.first = self.first or graph
         return _Recorded(graph, inputs, output)

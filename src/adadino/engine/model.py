@@ -51,6 +51,14 @@ class Engine(Detector):
 
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Self:
         held = self.normalize.mean
+        for dtype in {torch.float32, self.dtype}:
+            if fn(torch.empty(0, dtype=dtype, device=held.device)).dtype != dtype:
+                raise ConfigError(
+                    f"an engine in {self.precision} keeps its types; make another one: "
+                    "model.optimize(precision=...)."
+                )
+        if self.precision == "int8" and fn(held.new_empty(0)).device.type != "cpu":
+            raise ConfigError("an engine in int8 is for CPUs; make another one: fp8 or bf16.")
         super()._apply(fn, recurse)  # type: ignore[no-untyped-call]  # torch leaves it bare
         if self.normalize.mean is not held:  # moved: what was recorded lies where nothing is
             self.graphs = None if self.graphs is None else Graphs()
@@ -87,7 +95,8 @@ class Engine(Detector):
         # Ordinary tensors without gradients, also inside inference_mode: buffers that live from
         # call to call could not be written outside of it otherwise. And the tensors' own device:
         # Triton and graphs take the current one.
-        with torch.inference_mode(False), torch.no_grad(), _current(before.device):
+        off = torch.autocast(before.device.type, enabled=False)  # its types are chosen already
+        with torch.inference_mode(False), torch.no_grad(), _current(before.device), off:
             if graphs is None or not before.is_cuda:
                 return self.run(before, after, chunks, k=k)
             return cast(Output, graphs(self.run, before, after, chunks, k=k))
@@ -112,7 +121,7 @@ class Engine(Detector):
 
 
 def optimize(
-    model: AdaDINO,
+    model: Detector,
     *,
     precision: Precision = "auto",
     compile: bool | None = None,
@@ -121,15 +130,23 @@ def optimize(
     """Make the fast model of a model, on the device where it is.
 
     Args:
-        model: The model; it is copied, not changed.
+        model: An AdaDINO; it is copied, not changed.
         precision: `bf16`; `fp8` with the frozen weights in e4m3; `fp32`; `int8` for CPUs; `auto`
             is bf16 where the device computes in it, else fp32.
         compile: Compile the decoder and the preparation of pixels; by default on a GPU. It makes
             the first call slow, once per machine: what is compiled is kept (`engine/cache.py`).
         cuda_graph: Replay one CUDA graph per input shape; by default on a GPU.
+
+    Raises:
+        ConfigError: The model or its device cannot be run like that; the message says why.
     """
+    if not isinstance(model, AdaDINO):
+        kind = "is an engine already" if isinstance(model, Engine) else "is a peer"
+        raise ConfigError(f"the engine runs AdaDINO; this model {kind}.")
     device = model.normalize.mean.device
     cuda = device.type == "cuda"
+    if cuda_graph and not cuda:
+        raise ConfigError(f"cuda_graph needs an NVIDIA GPU, the model is on {device}; leave it out.")
     if precision == "auto":
         precision = "bf16" if computes_bf16(device) else "fp32"
     if precision not in ("fp32", "bf16", "fp8", "int8"):
@@ -144,7 +161,7 @@ def optimize(
             model,
             precision=precision,
             compile=cuda if compile is None else compile,
-            cuda_graph=cuda if cuda_graph is None else cuda_graph and cuda,
+            cuda_graph=cuda if cuda_graph is None else cuda_graph,
         )
 
 

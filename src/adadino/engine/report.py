@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from adadino import paper
-from adadino.engine.benchmark import Report, Row
+from adadino.engine.measured import Reference, Report, Row
 from adadino.files import write_atomic
 
 OURS = ("GFLOPs", "FFN ms/pair", "pairs/s", "speed-up")
@@ -34,24 +34,44 @@ def cells(report: Report, *, published: bool) -> list[list[str]]:
     return [_cells(row, published=published) for row in report.rows]
 
 
+def quoted(row: Row) -> dict[str, float]:
+    """What Table 3 has for a row: GFLOPs of any batch of its images, times of its batch of 16."""
+    found = {"gflops": paper.GFLOPS.get(row.k)} if row.size == 256 else {}
+    if found and row.batch == 16:
+        found["ffn_ms"] = paper.FFN_MS.get(row.k)
+        found["pairs_per_s"] = paper.PAIRS_PER_S.get(row.k)
+        found["speedup"] = paper.SPEEDUP.get(row.k)
+    return {name: value for name, value in found.items() if value is not None}
+
+
 def _cells(row: Row, *, published: bool) -> list[str]:
-    quoted = published and row.batch == 16 and row.size == 256
-    figures = (
-        (row.gflops, paper.GFLOPS, ".2f"),
-        (row.ffn_ms, paper.FFN_MS, ".3f"),
-        (row.pairs_per_s, paper.PAIRS_PER_S, ".2f"),
-        (row.speedup, paper.SPEEDUP, ".2f"),
-    )
+    theirs = quoted(row) if published else {}
     text = [row.mode, str(row.k), str(row.batch), str(row.size)]
-    for ours, theirs, form in figures:
-        text.append(_number(ours, form))
-        text.append(_number(theirs.get(row.k) if quoted else None, ".2f"))
+    for name, form in (
+        ("gflops", ".2f"),
+        ("ffn_ms", ".3f"),
+        ("pairs_per_s", ".2f"),
+        ("speedup", ".2f"),
+    ):
+        text.append(_number(getattr(row, name), form))
+        text.append(_number(theirs.get(name), ".2f"))
     rest = (row.over_fp32, ".2f"), (row.memory_gb, ".2f"), (row.first_call_s, ".1f")
     return [*text, *(_number(value, form) for value, form in rest)]
 
 
 def _number(value: float | None, form: str) -> str:
     return "" if value is None else format(value, form)
+
+
+def _reference_row(one: Reference) -> list[str]:
+    """An encoder that is not ours under the same header."""
+    found = {
+        "mode": f"transformers' encoder, {one.name}",
+        "batch": str(one.batch),
+        "px": str(one.size),
+        "pairs/s": f"{one.pairs_per_s:.2f}",
+    }
+    return [found.get(column, "") for column in HEADER]
 
 
 def reference_cells(report: Report) -> list[list[str]]:
@@ -62,20 +82,27 @@ def reference_cells(report: Report) -> list[list[str]]:
     ]
 
 
+def files(folder: Path) -> list[Path]:
+    """What a benchmark leaves in a folder: Markdown, CSV, a plot."""
+    return [folder / f"benchmark.{suffix}" for suffix in ("md", "csv", "png")]
+
+
 def write(
-    report: Report, folder: Path, *, title: str, published: bool, sweep: str | None
+    report: Report, folder: Path, *, title: str, published: bool, sweep: str | None, note: str = ""
 ) -> list[Path]:
-    """Save benchmark.md, .csv and .png; returns the files."""
+    """Save the three files, the note under the table; returns those that were written."""
     body = cells(report, published=published)
     lines = [f"# {title}", "", *_markdown(HEADER, body), ""]
+    lines += [note, ""] if note else []
     if report.reference:
         lines += ["transformers' DINOv3ViTModel, the encoder alone, in the same run:", ""]
         columns = ["encoder", "batch", "px", "pairs/s"]
         lines += [*_markdown(columns, reference_cells(report)), ""]
     lines += [f"- not measured: {reason}" for reason in report.skipped]
     text = io.StringIO()
-    csv.writer(text, lineterminator="\n").writerows([HEADER, *body])
-    paths = [folder / f"benchmark.{suffix}" for suffix in ("md", "csv", "png")]
+    others = [_reference_row(one) for one in report.reference]
+    csv.writer(text, lineterminator="\n").writerows([HEADER, *body, *others])
+    paths = files(folder)
     write_atomic(paths[0], "\n".join(lines).rstrip() + "\n")
     write_atomic(paths[1], text.getvalue())
     return paths if plot(report, paths[2], title=title, sweep=sweep) else paths[:2]

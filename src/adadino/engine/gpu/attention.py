@@ -17,8 +17,6 @@ from adadino.engine.gpu.rope import rope_
 QUERIES, KEYS = 64, 64
 """The tile of scores."""
 WARPS, STAGES = 4, 3
-REGISTERS: int | None = None
-"""At most so many a thread: with two stages, 128 let four programs share a multiprocessor."""
 LOG2E = 1.4426950408889634
 
 
@@ -110,6 +108,5 @@ def attention(qkv: Tensor, cos: Tensor, sin: Tensor, *, heads: int, prefix: int)
         KEYS=KEYS,
         num_warps=WARPS,
         num_stages=STAGES,
-        maxnreg=REGISTERS,
     )
     return out
