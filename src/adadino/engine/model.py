@@ -146,7 +146,7 @@ def optimize(
     device = model.normalize.mean.device
     cuda = device.type == "cuda"
     if cuda_graph and not cuda:
-        raise ConfigError(f"cuda_graph needs an NVIDIA GPU, the model is on {device}; leave it out.")
+        raise ConfigError(f"cuda_graph needs an NVIDIA GPU, the model is on {device}; drop it.")
     if precision == "auto":
         precision = "bf16" if computes_bf16(device) else "fp32"
     if precision not in ("fp32", "bf16", "fp8", "int8"):
