@@ -103,6 +103,28 @@ def test_wrong_weights_leave_no_run_behind(adadino, data, tmp_path):
     assert adadino(*arguments, "-q").code == 0
 
 
+def test_a_command_that_failed_leaves_the_folder_free(adadino, data, tmp_path):
+    arguments = ("train", "--data", data, "-o", tmp_path / "run", *OPTIONS, "-q")
+    said = adadino(*arguments, "--train.batch", 64, "--train.accumulate", 1)
+    assert said.code == 1
+    assert "4 training tiles do not fill one batch of 64" in said.err
+    said = adadino(*arguments, "--train.epochs", 1)
+    assert said.code == 0, said.err
+
+
+def test_a_preset_is_refused_for_a_peer_that_has_one_size(adadino, data, tmp_path):
+    arguments = ("train", "--model", "fc-ef", "--data", data, "-o", tmp_path / "run", "-q")
+    said = adadino(*arguments, "--preset", "vits16")
+    assert (said.code, said.out) == (1, "")
+    assert said.err == "adadino: --preset has no effect on fc-ef: leave it out.\n"
+    assert not (tmp_path / "run").exists()
+    # A recipe names its own model's preset, and trains a peer all the same.
+    (tmp_path / "run.yaml").write_text("preset: tiny\naugment: {size: 32}\ndata: {workers: 0}\n")
+    short = ("--train.epochs", 1, "--train.batch", 2)
+    said = adadino(*arguments, "--config", tmp_path / "run.yaml", *short)
+    assert said.code == 0, said.err
+
+
 def test_names_are_taken_as_they_are(adadino, data, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     place = tmp_path / "a, b: c"

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import rasterio
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
@@ -18,6 +19,7 @@ from adadino.data import images
 from adadino.data.images import is_image, read_image, read_mask, read_size
 from adadino.errors import DataError
 
+PLAIN = "ignore::rasterio.errors.NotGeoreferencedWarning"
 RGB = np.random.default_rng(0).integers(0, 256, (5, 7, 3), np.uint8)
 
 
@@ -79,6 +81,51 @@ def test_16_bit_rgb_is_refused_although_pillow_would_narrow_it(tmp_path: Path) -
     path = png(tmp_path / "deep.png", 2, 1, bits=16, colour=2, rows=b"\0" + bytes(range(12)))
     assert Image.open(path).mode == "RGB"
     with pytest.raises(DataError, match=r"deep\.png does not have 8 bits a channel"):
+        read_image(path)
+
+
+@pytest.mark.filterwarnings(PLAIN)
+@pytest.mark.parametrize(
+    ("kind", "bands", "said"),
+    [
+        (np.uint16, 1, "16-bit unsigned"),
+        (np.uint16, 2, "16-bit unsigned"),
+        (np.uint16, 3, "16-bit unsigned"),
+        (np.uint16, 8, "16-bit unsigned"),
+        (np.int16, 3, "16-bit signed"),
+        (np.float32, 1, "32-bit floating point"),
+        (np.float32, 3, "32-bit floating point"),
+        (np.float64, 1, "64-bit floating point"),
+        (np.int8, 1, "8-bit signed"),  # Pillow would take -1 for 255
+        (np.int8, 3, "8-bit signed"),
+    ],
+)
+def test_an_intact_tiff_of_other_samples_is_to_be_converted_not_replaced(
+    tmp_path: Path, kind: type[np.generic], bands: int, said: str
+) -> None:
+    path = tmp_path / "scene.tif"
+    colour = {} if bands < 3 else {"photometric": "RGB"}
+    with rasterio.open(
+        path, "w", driver="GTiff", width=7, height=5, count=bands, dtype=kind, **colour
+    ) as file:
+        file.write(np.ones((bands, 5, 7), kind))
+    with pytest.raises(DataError) as error:
+        read_image(path)
+    assert f"scene.tif does not have 8 bits a channel, unsigned ({said})" in str(error.value)
+    assert "gdal_translate -ot Byte -scale LOW HIGH 0 255" in str(error.value)
+    assert "Replace it" not in str(error.value)
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning:PIL", PLAIN)
+@pytest.mark.parametrize("kind", [np.uint16, np.uint8])
+def test_a_tiff_without_its_directory_is_broken_whatever_it_held(
+    tmp_path: Path, kind: type[np.generic]
+) -> None:
+    path = tmp_path / "cut.tif"
+    with rasterio.open(path, "w", driver="GTiff", width=64, height=64, count=3, dtype=kind) as file:
+        file.write(np.ones((3, 64, 64), kind))
+    path.write_bytes(path.read_bytes()[:9])
+    with pytest.raises(DataError, match=r"cut\.tif.*intact copy"):
         read_image(path)
 
 

@@ -76,6 +76,9 @@ def test_another_number_of_devices_accumulates_to_the_same_update(data, tmp_path
     def now(*overrides):
         return same_update(tmp_path, config(data, tmp_path, "train.accumulate=3", *overrides))
 
+    # Of a run that has finished nothing there is no update to be the same as.
+    assert now("train.devices=1").train.accumulate == 3
+    (tmp_path / "last.ckpt").touch()
     assert now("train.devices=1").train.accumulate == 6
     assert now("train.devices=3", "train.nodes=2").train.accumulate == 1
     assert now("train.devices=2").train.accumulate == 3

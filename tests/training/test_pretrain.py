@@ -13,7 +13,8 @@ from safetensors.torch import load_file
 from adadino.config import preset
 from adadino.data.folder import PairFolder
 from adadino.data.synthetic import make_pair, write_dataset
-from adadino.errors import ConfigError, DataError, TrainingError
+from adadino.errors import AdaDINOError, ConfigError, DataError, TrainingError
+from adadino.files import locked
 from adadino.model.adadino import AdaDINO
 from adadino.model.checkpoint import build
 from adadino.model.lite0 import Lite0, _their_name
@@ -154,6 +155,30 @@ def test_a_folder_of_another_run_is_refused(tmp_path, teacher):
     with pytest.raises(TrainingError, match="pretraining run with other settings"):
         pretrain(settings(tmp_path, teacher, lr=1e-4))
     assert pretrain(settings(tmp_path, teacher, lr=1e-4), overwrite=True)
+
+
+def test_a_run_that_failed_before_its_first_checkpoint_claims_nothing(tmp_path, teacher):
+    with pytest.raises(DataError, match=r"no images in .*nope"):
+        pretrain(settings(tmp_path, teacher, images=("nope",), synthetic=0))
+    claim = (tmp_path / "config.yaml").read_text()
+    held = locked(tmp_path, "pretraining run")  # as by a run that is going on
+    with held, pytest.raises(AdaDINOError, match="another process holds"):
+        pretrain(settings(tmp_path, teacher))
+    assert (tmp_path / "config.yaml").read_text() == claim
+    assert pretrain(settings(tmp_path, teacher)).history[-1]["step"] == 4
+    (tmp_path / "last.pt").unlink()  # what it made is there
+    with pytest.raises(TrainingError, match="pretraining run with other settings"):
+        pretrain(settings(tmp_path, teacher, lr=1e-4))
+
+
+@pytest.mark.parametrize(
+    "text", ["steps: 9  # mine\n", "a song: la\n", "preset: tiny\nmodel: {}\n"]
+)
+def test_a_file_of_somebody_is_not_written_over(tmp_path, teacher, text):
+    (tmp_path / "config.yaml").write_text(text)
+    with pytest.raises(TrainingError, match="other settings; give another output"):
+        pretrain(settings(tmp_path, teacher))
+    assert (tmp_path / "config.yaml").read_text() == text
 
 
 def test_tiles_cover_images_of_any_size_and_never_labels(tmp_path, teacher):

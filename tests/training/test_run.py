@@ -16,10 +16,18 @@ from PIL import Image
 
 from adadino import pictures
 from adadino.data.folder import PairFolder, fingerprint
-from adadino.errors import AdaDINOError, ConfigError, EmptyWarning, TrainingError
+from adadino.errors import (
+    AdaDINOError,
+    BackboneWarning,
+    ConfigError,
+    EmptyWarning,
+    TrainingError,
+)
 from adadino.evaluation import Protocol, evaluate
 from adadino.files import locked
 from adadino.model.checkpoint import load, read_settings
+from adadino.training.config import load_run
+from adadino.training.run import train
 from tests.training.runs import config, last, run, same
 
 pytestmark = pytest.mark.filterwarnings("ignore:the frozen backbone is random")
@@ -158,6 +166,37 @@ def test_overwriting_leaves_nothing_of_the_former_run(data, tmp_path):
     assert not list(tmp_path.rglob(".*.part*"))
 
 
+def test_a_command_that_failed_before_its_first_epoch_claims_nothing(data, tmp_path):
+    with pytest.raises(TrainingError, match=r"9 training tiles do not fill one batch of 100"):
+        run(data, tmp_path, "train.batch=100", "train.accumulate=1", "train.epochs=3")
+    # As a run that is going on has left it: its lock keeps others out, whatever they ask for.
+    claim = tree(tmp_path)
+    with locked(tmp_path, "training run"), pytest.raises(AdaDINOError, match="another process"):
+        run(data, tmp_path, "train.epochs=1")
+    assert tree(tmp_path) == claim
+    result = run(data, tmp_path, "train.epochs=1")
+    assert (result.resumed, result.epochs) == (False, 1)
+    with pytest.raises(TrainingError, match=r"another train.epochs \(1, not 2\)"):
+        run(data, tmp_path, "train.epochs=2")
+
+
+def test_an_epoch_s_results_are_protected_without_their_checkpoint(data, tmp_path):
+    run(data, tmp_path, "train.epochs=1")
+    (tmp_path / "last.ckpt").unlink()  # it is large, and the run is over
+    before = tree(tmp_path)
+    with pytest.raises(TrainingError, match=r"another train.seed \(0, not 7\)"):
+        run(data, tmp_path, "train.epochs=1", "train.seed=7")
+    assert tree(tmp_path) == before
+
+
+def test_settings_that_somebody_wrote_are_not_written_over(data, tmp_path):
+    mine = "preset: tiny  # mine\ntrain: {epochs: 7}\n"
+    (tmp_path / "config.yaml").write_text(mine)
+    with pytest.raises(TrainingError, match=r"holds a run with another .*give another output"):
+        run(data, tmp_path, "train.accumulate=2")
+    assert (tmp_path / "config.yaml").read_text() == mine
+
+
 def test_files_of_someone_else_are_not_written_over(data, tmp_path):
     (tmp_path / "history.csv").write_text("mine")
     with pytest.raises(TrainingError, match=r"holds history.csv, but no config.yaml"):
@@ -213,6 +252,22 @@ def test_a_checkpoint_without_its_settings_is_not_gone_on_with(data, tmp_path):
     assert (tmp_path / "last.ckpt").read_bytes() == before
     result = run(data, tmp_path, "train.epochs=1", "train.seed=7", overwrite=True)
     assert (result.resumed, result.epochs) == (False, 1)
+
+
+@pytest.mark.parametrize("peer", ["lite-unet", "changedino"])
+def test_a_random_trunk_is_said_with_the_way_out(data, tmp_path, peer):
+    def begin(name, *more):
+        base = ("preset=tiny", f"model.peer={peer}", f"data.root={data}", "data.workers=0")
+        short = ("augment.size=32", "train.epochs=1", "train.batch=4", f"output={tmp_path / name}")
+        train(load_run(None, [*base, *short, *more]), quiet=True)
+
+    way_out = rf"trunk of {peer} is random.* --model.stream.weights imagenet"
+    with pytest.warns(BackboneWarning, match=way_out):
+        begin("random")
+    with warnings.catch_warnings(record=True) as said:
+        warnings.simplefilter("always")
+        begin("pretrained", "model.stream.weights=imagenet")
+    assert not [one for one in said if "trunk" in str(one.message)]
 
 
 def test_masks_without_any_change_are_said(data, tmp_path):

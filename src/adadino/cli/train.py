@@ -41,6 +41,8 @@ def command(
     os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "ERROR")
     from pytorch_lightning.utilities import rank_zero_only
 
+    from adadino.errors import ConfigError
+    from adadino.peers import find_peer
     from adadino.training.config import load_run
     from adadino.training.run import train
 
@@ -48,6 +50,10 @@ def command(
     if model is not None:
         overrides.append(f"model.peer={'null' if model == 'adadino' else model}")
     run = load_run(config, overrides)
+    # Not in load_run: a recipe, or a table, gives one preset to all its models.
+    given = any(item.startswith("preset=") for item in overrides)
+    if given and run.model.peer is not None and not find_peer(run.model.peer).backbone:
+        raise ConfigError(f"--preset has no effect on {run.model.peer}: leave it out.")
     if output is not None:
         run = dataclasses.replace(run, output=str(output))
     if data is not None:

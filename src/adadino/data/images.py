@@ -1,7 +1,8 @@
 """Images and masks as 8-bit pixels, read with Pillow alone; what cannot be read exactly is refused.
 
 - Every problem is a DataError that names the file: a broken header, a truncated body, 16-bit
-  samples (Pillow would drop the low byte of 16-bit RGB without a word), a mask that is not binary.
+  samples (Pillow would drop the low byte of 16-bit RGB without a word, and calls other TIFFs of
+  more than 8 bits broken, which they are not), a mask that is not binary.
 - Pillow's own guard against decompression bombs is a module global, and stops at 1.8e8 pixels; the
   largest scene in the field (WHU-CD, 32507 x 15354) has 5.0e8. We check the size in the header
   against our own limit, and raise Pillow's only while such a scene is decoded.
@@ -26,7 +27,7 @@ from PIL import Image, ImageChops
 from PIL.ImageFile import ImageFile
 from PIL.JpegImagePlugin import JpegImageFile
 from PIL.PngImagePlugin import PngImageFile
-from PIL.TiffImagePlugin import TiffImageFile
+from PIL.TiffImagePlugin import BITSPERSAMPLE, SAMPLEFORMAT, TiffImageFile
 
 from adadino.errors import DataError
 
@@ -35,15 +36,33 @@ SUFFIXES = frozenset({".png", ".jpg", ".jpeg", ".tif", ".tiff"})
 PIXEL_LIMIT = 2**30
 """Twice the largest scene in the field; more, in one file, is a broken or hostile header."""
 
+
+class _OtherSamplesError(Exception):
+    """An intact TIFF whose samples Pillow has no mode for; the message says what they are."""
+
+
+class _Tiff(TiffImageFile):
+    """Pillow's reader, but for intact files that it takes for broken ones."""
+
+    def _open(self) -> None:
+        try:
+            super()._open()
+        except Exception as error:
+            if samples := _other_samples(self):
+                raise _OtherSamplesError(samples) from error
+            raise
+
+
 _READERS: dict[bytes, type[ImageFile]] = {
     b"\x89PNG\r\n\x1a\n": PngImageFile,
     b"\xff\xd8\xff": JpegImageFile,
-    b"II*\x00": TiffImageFile,
-    b"MM\x00*": TiffImageFile,
-    b"II+\x00": TiffImageFile,  # BigTIFF
-    b"MM\x00+": TiffImageFile,
+    b"II*\x00": _Tiff,
+    b"MM\x00*": _Tiff,
+    b"II+\x00": _Tiff,  # BigTIFF
+    b"MM\x00+": _Tiff,
 }
 _MODES = frozenset({"1", "L", "LA", "P", "PA", "RGB", "RGBA", "RGBX", "RGBa", "CMYK", "YCbCr"})
+_KINDS = {2: "signed", 3: "floating point", 5: "complex", 6: "complex"}
 _JPEG_COLOUR_NOISE = 8  # a grey mask saved as a colour JPEG: its channels differ by rounding only
 _JPEG_GREY_SHARE = 0.05  # ringing sits along edges; a photograph is mostly between black and white
 _BIG_IMAGE = threading.Lock()
@@ -148,7 +167,10 @@ def _header(file: IO[bytes], name: str) -> ImageFile:
                 "Replace it with an intact copy, or convert it to PNG."
             )
         # The reader itself, not Image.open, which would apply Pillow's own limit.
-        image = reader(file)
+        try:
+            image = reader(file)
+        except _OtherSamplesError as error:
+            raise _not_8_bits(name, str(error)) from error
     if image.width * image.height > PIXEL_LIMIT:
         raise DataError(
             f"{name} claims {image.width} x {image.height} pixels, more than the {PIXEL_LIMIT:,} "
@@ -159,11 +181,10 @@ def _header(file: IO[bytes], name: str) -> ImageFile:
 
 def _decode(file: IO[bytes], name: str) -> ImageFile:
     image = _header(file, name)
-    if image.mode not in _MODES or _has_16_bits(image):
-        raise DataError(
-            f"{name} does not have 8 bits a channel (Pillow mode {image.mode}). Convert it to "
-            "8-bit first, with one scaling for both dates."
-        )
+    samples = _other_samples(image)
+    # Pillow reads signed bytes as if they were unsigned.
+    if image.mode not in _MODES or _has_16_bits(image) or samples == "8-bit signed":
+        raise _not_8_bits(name, samples or f"Pillow mode {image.mode}")
     with readable(name), _pillow_limit_raised(image.width * image.height):
         image.load()
     return image
@@ -173,6 +194,23 @@ def _has_16_bits(image: ImageFile) -> bool:
     """Whether Pillow would quietly drop the low byte: the mode says RGB, the layout on disk not."""
     layouts = (tile.args if isinstance(tile.args, tuple) else (tile.args,) for tile in image.tile)
     return any(";16" in str(layout[:1]) for layout in layouts)
+
+
+def _other_samples(image: ImageFile) -> str:
+    """What a TIFF's tags say of its samples, where that is not 8-bit unsigned; else nothing."""
+    tags = getattr(image, "tag_v2", {})  # a broken file may have been left before it had any
+    bits = [value for value in tags.get(BITSPERSAMPLE, ()) if isinstance(value, int)]
+    kinds = [value for value in tags.get(SAMPLEFORMAT, ()) if value != 1]
+    kind = _KINDS.get(kinds[0], "undefined") if kinds else "unsigned"
+    found = f"{max(bits, default=8)}-bit {kind}"
+    return "" if found == "8-bit unsigned" else found
+
+
+def _not_8_bits(name: str, samples: str) -> DataError:
+    return DataError(
+        f"{name} does not have 8 bits a channel, unsigned ({samples}). Convert it to 8-bit first, "
+        "with one scaling for both dates: gdal_translate -ot Byte -scale LOW HIGH 0 255 IN OUT."
+    )
 
 
 def _grey(image: Image.Image, name: str, tolerance: int) -> Image.Image:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import platform
 import shutil
+from collections.abc import Sequence
 from dataclasses import replace
 from importlib.metadata import version
 from pathlib import Path
@@ -29,6 +30,9 @@ _WRITTEN = (
     LAST, BEST, FINAL, HISTORY, CURVES, PICTURES, CARD, "tensorboard", ENVIRONMENT, CONFIG,
 )  # fmt: skip
 
+# All but what a run writes before its first epoch is over.
+_RESULTS = tuple(name for name in _WRITTEN if name not in ("tensorboard", ENVIRONMENT, CONFIG))
+
 # What may differ between a run's start and its continuation: where it runs, not what it learns.
 _FREE = {
     "train": ("wandb", "devices", "nodes", "strategy", "accumulate"),  # see `same_update`
@@ -38,6 +42,9 @@ _FREE = {
 
 def open_run(folder: Path, config: RunConfig, *, overwrite: bool) -> Path | None:
     """Make a folder ready for a run; return the checkpoint to go on from, None for a new run.
+
+    Only for whoever holds the folder: settings without results may be those of a run that is going
+    on.
 
     Raises:
         TrainingError: The folder holds a run with other settings, or something else.
@@ -51,6 +58,9 @@ def open_run(folder: Path, config: RunConfig, *, overwrite: bool) -> Path | None
         )
     if before is not None:
         _clear_up(folder)
+    if abandoned(folder, RunConfig, _RESULTS):
+        _remove(folder / "tensorboard")
+        before = None  # the settings are replaced, never missing: a second process may read them
     if overwrite and (before is not None or _in_the_way(folder)):
         for name in _WRITTEN:
             _remove(folder / name)
@@ -65,6 +75,30 @@ def open_run(folder: Path, config: RunConfig, *, overwrite: bool) -> Path | None
             "output, or --overwrite."
         )
     return checkpoint_of(folder)
+
+
+def abandoned(folder: Path, kind: type, results: Sequence[str]) -> bool:
+    """Whether a run wrote its settings there and then nothing: it keeps no other run out.
+
+    That is what a command leaves that failed before its first checkpoint. A file that does not say
+    every setting, as ours do, is somebody's own, and not to be written over.
+
+    Args:
+        folder: The run's.
+        kind: What its settings are of.
+        results: Names of which none may be there.
+    """
+    try:
+        said = schema.read_yaml(folder / CONFIG)
+        ours = schema.to_dict(schema.build(kind, said))
+    except ConfigError:
+        return False
+    return said == ours and not any((folder / name).exists() for name in results)
+
+
+def begun(folder: Path) -> bool:
+    """Whether a training run in a folder is one to go on with."""
+    return (folder / CONFIG).exists() and not abandoned(folder, RunConfig, _RESULTS)
 
 
 def _in_the_way(folder: Path) -> str | None:
@@ -100,7 +134,7 @@ def same_update(folder: Path, config: RunConfig) -> RunConfig:
     Raises:
         TrainingError: No number of accumulated steps gives the same.
     """
-    if not (folder / CONFIG).exists():
+    if not begun(folder):
         return config
     before = _saved(folder / CONFIG).train
     now = config.train

@@ -45,6 +45,7 @@ from adadino.training.distill import (
     hide,
     targets,
 )
+from adadino.training.folder import abandoned
 from adadino.training.probe import check_pairs, probe
 
 CONFIG, STATE, HISTORY, RESULT = "config.yaml", "last.pt", "history.csv", "backbone.safetensors"
@@ -327,10 +328,12 @@ def _cut(image: np.ndarray[Any, Any], side: int) -> Iterator[np.ndarray[Any, Any
 def _claim(folder: Path, config: PretrainConfig, *, overwrite: bool) -> None:
     """Make the folder this run's, or say that it is another's."""
     saved, text = folder / CONFIG, schema.write_yaml(config)
+    results = (STATE, HISTORY, RESULT)
     if overwrite:
-        for name in (STATE, HISTORY, RESULT, CONFIG):
+        for name in (*results, CONFIG):
             (folder / name).unlink(missing_ok=True)
-    if saved.exists() and saved.read_text(encoding="utf-8") != text:
+    free = not saved.exists() or abandoned(folder, PretrainConfig, results)
+    if not free and saved.read_text(encoding="utf-8") != text:
         raise TrainingError(
             f"{folder} holds a pretraining run with other settings; give another output, or "
             "--overwrite."

