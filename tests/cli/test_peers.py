@@ -16,7 +16,7 @@ from adadino.errors import ConfigError
 from adadino.peers import PEERS
 from adadino.training.config import load_run
 
-pytestmark = pytest.mark.filterwarnings("ignore:the frozen backbone is random")
+pytestmark = pytest.mark.filterwarnings("ignore::adadino.errors.BackboneWarning")
 
 SMALL_BACKBONE = (
     *("--preset", "tiny", "--model.backbone.dim", 32, "--model.backbone.depth=4"),
@@ -208,12 +208,37 @@ def test_the_optimiser_is_the_one_asked_for(train, tmp_path, optimizer, momentum
 def test_info_counts_by_component_beside_the_published(adadino, name, parameters, published, idle):
     card = json.loads(adadino("info", name, "--json").out)
     params = card["params"]
-    parts = set(params) - {"total", "trainable", "frozen"}
+    parts = set(params) - {"total", "trainable", "frozen", "idle", "as_published"}
     assert sum(params[part] for part in parts) == params["total"] == params["trainable"]
     assert params["total"] == parameters
     assert (card["peer"]["published"], card["peer"]["idle"]) == (published, idle)
     assert card["backbone"] is card["k"] is card["taps"] is None
     assert card["next"].startswith(f"adadino train --model {name} --data DIR")
+
+
+@pytest.mark.parametrize("name", [name for name, spec in PEERS.items() if spec.parameters])
+def test_info_gives_the_count_that_was_published(adadino, name):
+    card = json.loads(adadino("info", name, "--json").out)
+    params, published = card["params"], PEERS[name].parameters
+    assert params["as_published"] == params["total"] + params["idle"]
+    digits = 3 if published < 1e6 else 2  # 0.285M, 1.35M: as papers print them
+    printed = f"{published / 1e6:.{digits}f}"
+    assert f"{params['as_published'] / 1e6:.{digits}f}" == printed
+    lines = adadino("info", name).out.splitlines()
+    (line,) = (line for line in lines if "as published" in line)
+    assert f"{params['as_published']:,}" in line
+    assert f"{printed}M" in line
+
+
+@pytest.mark.parametrize("name", [name for name, spec in PEERS.items() if spec.trunk])
+def test_what_info_says_next_starts_the_trunk_from_imagenet(adadino, name):
+    for said in (
+        json.loads(adadino("info", name, "--json").out)["next"],
+        adadino("info", name).out,
+    ):
+        assert "--model.stream.weights imagenet" in said
+        assert "pip install 'adadino[pretrain]'" in said
+    assert "stream.weights" not in json.loads(adadino("info", "unet", "--json").out)["next"]
 
 
 def test_info_says_the_published_recipe_and_the_command_that_follows_it(adadino):
@@ -238,4 +263,5 @@ def test_info_of_a_peer_on_the_backbone_takes_a_preset(adadino):
         assert (said.code, said.out, said.err.count("\n")) == (1, "", 1)
     people = adadino("info", "bit").out
     assert "3.55M" in people
-    assert "0.513M" in people
+    assert "513,000" in people
+    assert "3,550,026" in people

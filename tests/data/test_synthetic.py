@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import platform
 import re
 import subprocess
 import sys
@@ -16,8 +17,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from PIL import Image
 
+from adadino.data import synthetic
+from adadino.data._world.layout import Layout
+from adadino.data._world.rings import Rings
+from adadino.data._world.view import draw_views
 from adadino.data.synthetic import (
     CHANGES,
+    HELD_OUT,
     PLANS,
     Pair,
     World,
@@ -27,6 +33,9 @@ from adadino.data.synthetic import (
     write_pair,
 )
 from adadino.errors import AdaDINOError, ConfigError, InputError
+
+TRAINED_PLANS = ("grid", "organic", "rural")
+"""What the bundled model was trained on."""
 
 
 def digest(pair: Pair) -> str:
@@ -56,6 +65,85 @@ def test_a_seed_gives_the_same_bytes_in_another_process() -> None:
     )
     run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert run.stdout.strip() == digest(make_pair(7, 96))
+
+
+@pytest.mark.skipif(
+    (sys.platform, platform.machine()) != ("linux", "x86_64"),
+    reason="another platform rounds some pixels otherwise",
+)
+def test_the_world_that_models_were_trained_on_stays_as_it_was() -> None:
+    # A change of these is a change of the bundled model's training set, and of every stored map.
+    every = hashlib.sha256()
+    for seed in range(24):
+        for array in make_pair(seed, 64):
+            every.update(array.tobytes())
+    assert every.hexdigest() == "b5a35f21aff740db4c0937bfe840d32a5479341fca2b44c0b653fecfc9f52476"
+    plans = {plan: digest(make_pair(5, 96, World(plan=plan)))[:16] for plan in TRAINED_PLANS}
+    assert plans == {
+        "grid": "191eeb78a06776c5",
+        "organic": "ee4891f22022277c",
+        "rural": "87c684f5e377cae7",
+    }
+
+
+def test_no_default_seed_draws_what_is_held_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    plans, droughts = set(), set()
+
+    def lay_out(rng: Any, scene: Any, plan: Any, wishes: Any) -> Layout:
+        plans.add(next(name for name in PLANS if PLANS[name] is plan))
+        return Layout(rng, scene, plan, wishes)
+
+    def look(*arguments: Any) -> Any:
+        views = draw_views(*arguments)
+        droughts.update(view.drought for view in views)
+        return views
+
+    monkeypatch.setattr(synthetic, "Layout", lay_out)
+    monkeypatch.setattr(synthetic, "draw_views", look)
+    for seed in range(64):
+        make_pair(seed, 16)
+    assert plans == set(TRAINED_PLANS)
+    assert droughts == {0.0}
+    plans.clear()
+    droughts.clear()
+    make_pair(0, 16, HELD_OUT)
+    assert plans.isdisjoint(TRAINED_PLANS)
+    assert min(droughts) > 0.3
+
+
+def test_a_drought_parches_what_grows_and_moves_no_mask() -> None:
+    for seed in range(3):
+        wet = make_pair(seed, 96, World(plan="organic", nuisance=0, shadows=False))
+        dry = make_pair(
+            seed, 96, World(plan="organic", nuisance=0, shadows=False, season="drought")
+        )
+        np.testing.assert_array_equal(wet.mask, dry.mask)
+        assert not (differing(dry) & ~dry.mask).any()
+        red, green, _ = dry.before.astype(float).mean((0, 1))
+        assert red / green > wet.before[..., 0].mean() / wet.before[..., 1].mean()
+
+
+def test_streets_of_a_radial_town_are_rings_and_spokes_around_a_square() -> None:
+    plan, reach = PLANS["radial"], 400.0
+    for seed in range(4):
+        rng = np.random.default_rng(seed)
+        frame = Rings(rng, np.array((150.0, 100.0)), plan, reach)
+        _, cuts = frame.split(rng, plan, reach)
+        lines = [frame.path(line[:2], line[2:]) for line, _ in cuts]
+        rings = [line for line in lines if np.allclose(line[0], line[-1])]
+        spokes = [line for line in lines if not np.allclose(line[0], line[-1])]
+        centre = rings[0][:-1].mean(0)
+        radii = []
+        for ring in rings:
+            away = np.hypot(*(ring - centre).T)
+            np.testing.assert_allclose(away, away[0], rtol=1e-6)
+            radii.append(away[0])
+        assert 15 < min(radii) < 30  # the square
+        assert max(radii) > reach - 1.1 * plan.block
+        for spoke in spokes:
+            (x, y), (dx, dy) = spoke[0] - centre, spoke[-1] - spoke[0]
+            assert abs(x * dy - y * dx) < 1e-6 * np.hypot(x, y) * np.hypot(dx, dy)
+        assert len(spokes) > len(rings) > 3
 
 
 def test_torch_and_rasterio_are_not_imported() -> None:
@@ -196,6 +284,7 @@ def test_without_a_plan_the_seeds_choose_all_of_them() -> None:
     "wrong",
     [
         {"plan": "medieval"},
+        {"season": "spring"},
         {"changes": ("built", "burnt")},
         {"gsd": 0.0},
         {"empty": 1.5},

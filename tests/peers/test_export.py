@@ -9,6 +9,7 @@ import torch
 
 from adadino.errors import AdaDINOError, ConfigError
 from adadino.export import ExportOptions, export
+from adadino.export.metadata import describe
 from adadino.export.portable import Pair, portable
 from adadino.exported import ExportedModel
 from adadino.peers import PEERS, build_peer
@@ -29,6 +30,11 @@ def test_the_portable_peer_computes_what_the_peer_computes(name):
         expected = model(before, after).logits.softmax(1)[:, 1]
         found = Pair(portable(model), k=None)(before, after)
     torch.testing.assert_close(found, expected, atol=1e-4, rtol=0)
+
+
+@pytest.mark.parametrize("name", PEERS)
+def test_a_file_says_that_images_are_enlarged_only_where_they_are(name):
+    assert describe(a_peer(name))["enlarged"] == (SMALL.scale if PEERS[name].backbone else 1)
 
 
 def test_chunks_are_not_a_peers_to_choose(tmp_path):

@@ -105,6 +105,23 @@ def test_a_model_that_cannot_be_loaded_ends_the_server_with_its_sentence(tmp_pat
     assert "Traceback" not in ended.stderr
 
 
+@pytest.mark.parametrize(
+    ("name", "why"),
+    [
+        ("nope", "there is no checkpoint nope"),
+        ("mine=vitl16", "vitl16 is a preset without trained weights"),
+        ("nope.onnx", "there is no model file nope.onnx"),
+        ("empty", "there is no checkpoint empty"),
+    ],
+)
+def test_a_model_that_is_not_there_is_refused_before_an_address_is_said(tmp_path, name, why):
+    (tmp_path / "empty").mkdir()
+    ended = serve("--model", name, "--jobs", str(tmp_path / "jobs"), cwd=tmp_path)
+    assert (ended.returncode, ended.stdout) == (1, "")
+    assert ended.stderr.startswith(f"adadino: {why}")
+    assert not (tmp_path / "jobs").exists()
+
+
 def test_another_address_without_a_token_is_refused(tmp_path):
     ended = serve("--host", "0.0.0.0", "--jobs", str(tmp_path))
     assert (ended.returncode, "give --token" in ended.stderr) == (1, True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -12,8 +13,12 @@ from adadino.cli.output import Json, Quiet, print_json, progress
 if TYPE_CHECKING:
     from adadino.result import SceneResult
 
-SEED = 20_261_115
-"""Outside the seeds of training splits: another place, in another season."""
+SEED = 20_261_116
+"""The day the pair was made; outside the seeds of every split that `adadino synthesize` writes."""
+SIZE = 512
+TRAINED = range(40, 48), 38
+"""The seeds of the sets the bundled model was trained on, and the pairs of each that were."""
+MARK = "Made by `adadino demo`, which replaces its files when it runs again."
 SIDE = 512
 """Longest side of a panel: large scenes are drawn from fewer pixels."""
 
@@ -25,22 +30,29 @@ def command(
         typer.Option(metavar="BEFORE AFTER", help="Your own two images instead."),
     ] = None,
     model: Annotated[str, typer.Option(help="A bundled model, or a checkpoint folder.")] = "tiny",
-    size: Annotated[int, typer.Option(min=32, max=4096, help="Side of the pair in pixels.")] = 512,
-    seed: Annotated[int, typer.Option(help="Another seed is another place.")] = SEED,
+    size: Annotated[
+        int | None,
+        typer.Option(min=32, max=4096, help="Side of the pair in pixels.", show_default=str(SIZE)),
+    ] = None,
+    seed: Annotated[
+        int | None, typer.Option(help="Another seed is another place.", show_default=str(SEED))
+    ] = None,
     device: Annotated[str, typer.Option(help="auto, cpu, cuda, mps.")] = "auto",
     quiet: Quiet = False,
     json: Json = False,
 ) -> None:
     """Write a synthetic pair as GeoTIFFs, find its changes as a user would, score and show them."""
-    from adadino.data.synthetic import World, write_geotiff_pair
+    from adadino.data.synthetic import HELD_OUT, write_geotiff_pair
     from adadino.scene import predict_scene
 
+    if pair is not None and (size is not None or seed is not None):
+        name = "--size" if size is not None else "--seed"
+        raise typer.BadParameter(f"{name} is of the synthetic pair; with --pair leave it out")
+    seed = SEED if seed is None else seed
     _claim(output)
     truth = None
     if pair is None:
-        before, after, truth = write_geotiff_pair(
-            output, seed, size, World(plan="organic", empty=0.0)
-        )
+        before, after, truth = write_geotiff_pair(output, seed, size or SIZE, HELD_OUT)
     else:
         before, after = (Path(path) for path in pair)
     with progress("predicting", quiet=quiet or json) as report:
@@ -55,6 +67,8 @@ def command(
             overwrite=True,  # a demonstration is run again and again
             progress=report,
         )
+    if truth is None:
+        _remove_truth(output, before, after)
     scores = {} if truth is None else _score(result, truth)
     picture = output / "demo.png"
     _draw(result, truth, picture)
@@ -66,6 +80,7 @@ def command(
                 "iou": scores.get("iou"),
                 "change_fraction": result.change_fraction,
                 "polygons": len(result.polygons),
+                "warnings": result.warnings,
                 "model": model,
                 "outputs": [*made, *result.outputs, picture],
             }
@@ -77,13 +92,16 @@ def command(
         f"{len(result.polygons)} polygon{'' if len(result.polygons) == 1 else 's'}."
     )
     if scores:
+        unseen = " The model never saw this place." if _is_unseen(model, seed) else ""
         typer.echo(f"Against the exact mask: F1 {100 * scores['f1']:.1f}, IoU ", nl=False)
-        typer.echo(f"{100 * scores['iou']:.1f}. The model never saw this place.")
+        typer.echo(f"{100 * scores['iou']:.1f}.{unseen}")
     typer.echo(f"Look at {picture}; open {output / 'change.gpkg'} in QGIS.")
+    dates = shlex.join((str(before), str(after)))
+    chosen = "" if model == "tiny" else f" --model {shlex.quote(model)}"
     typer.echo("\nNext:")
-    typer.echo(f"  adadino predict {before} {after} -o change.tif --vector change.gpkg")
-    typer.echo("  adadino serve    # the same in a browser")
-    typer.echo(f"  adadino info {model}    # what the model is, and its limits")
+    typer.echo(f"  adadino predict {dates} -o change.tif --vector change.gpkg{chosen}")
+    typer.echo(f"  adadino serve{chosen}    # the same in a browser")
+    typer.echo(f"  adadino info {shlex.quote(model)}    # what the model is, and its limits")
 
 
 def _claim(folder: Path) -> None:
@@ -92,12 +110,37 @@ def _claim(folder: Path) -> None:
     from adadino.files import write_atomic
 
     mark = folder / "about.txt"
-    if folder.is_dir() and any(folder.iterdir()) and not mark.exists():
+    if folder.is_dir() and any(folder.iterdir()) and not _is_ours(mark):
         raise WriteError(
             f"{folder} holds files that are not the demo's, which it might replace; choose an "
             "empty folder with -o."
         )
-    write_atomic(mark, "Made by `adadino demo`, which replaces its files when it runs again.\n")
+    write_atomic(mark, f"{MARK}\n")
+
+
+def _is_ours(mark: Path) -> bool:
+    """Whether the demo wrote a file: the name alone may be anybody's."""
+    if not mark.is_file():
+        return False
+    with mark.open(encoding="utf-8", errors="replace") as file:
+        return file.readline(len(MARK) + 1).rstrip("\n") == MARK
+
+
+def _remove_truth(folder: Path, *pair: Path) -> None:
+    """Remove the mask of an earlier synthetic pair: beside another pair's map it would mislead."""
+    old = folder / "truth.tif"
+    if old.resolve() not in {path.resolve() for path in pair}:
+        old.unlink(missing_ok=True)
+
+
+def _is_unseen(model: str, seed: int) -> bool:
+    """Whether a model is known not to have been trained on a seed: the bundled one alone is."""
+    from adadino.data.synthetic import split_seeds
+    from adadino.model.weights import bundled
+
+    sets, pairs = TRAINED
+    own = bundled(model) is not None and not Path(model).exists()  # a folder comes before it
+    return own and not any(seed in split_seeds(of, "train", pairs) for of in sets)
 
 
 def _score(result: SceneResult, truth: Path) -> dict[str, Any]:

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from adadino.config import Config
     from adadino.model.detector import Detector
 
+LABELS = {"idle": "published, never used", "as_published": "as published"}
 DINOV3 = "DINOv3 License (the weights are Meta's and are not part of adadino)"
 
 
@@ -86,7 +87,7 @@ def describe(
         "trained": trained,
         "peer": None if config.peer is None else _peer(config.peer),
         "backbone": config.backbone.name if dino else None,
-        "params": _parameters(network),
+        "params": _parameters(network, config.peer),
         "k": config.bscs.k if ours else None,
         "chunks": config.bscs.chunks if ours else None,
         "size": size,
@@ -174,8 +175,10 @@ def _peer(name: str) -> dict[str, Any]:
     }
 
 
-def _parameters(network: Detector) -> dict[str, int]:
-    """Parameters by component, and in total."""
+def _parameters(network: Detector, peer: str | None) -> dict[str, int]:
+    """Parameters by component and in total, and of a published peer the sum its authors count."""
+    from adadino.peers import PEERS
+
     params = {
         part: sum(p.numel() for p in module.parameters())
         for part, module in network.components().items()
@@ -184,6 +187,9 @@ def _parameters(network: Detector) -> dict[str, int]:
     params["total"] = sum(params.values())
     params["trainable"] = sum(p.numel() for p in network.parameters() if p.requires_grad)
     params["frozen"] = params["total"] - params["trainable"]
+    if peer is not None and PEERS[peer].parameters is not None:
+        params["idle"] = PEERS[peer].idle
+        params["as_published"] = params["total"] + params["idle"]
     return params
 
 
@@ -212,13 +218,11 @@ def show(card: dict[str, Any]) -> None:
     peer = card["peer"]
     quoted = card["paper"]["params"] or {}
     if peer is not None and peer["published"] is not None:
-        quoted = {"total": peer["published"]}
+        quoted = {"as_published": peer["published"]}
     rows: list[tuple[str, str, str]] = [
-        (part, f"{count:,}", _millions(quoted[part]) if part in quoted else "")
+        (LABELS.get(part, part), f"{count:,}", _millions(quoted[part]) if part in quoted else "")
         for part, count in card["params"].items()
     ]
-    if peer is not None and peer["idle"]:
-        rows.append(("published, but never used", "", _millions(peer["idle"])))
     gflops_paper = card["paper"]["gflops"]
     budget = "" if card["k"] is None else f", k={card['k']}"
     title = f"GFLOPs, one {card['size']} x {card['size']} pair{budget}"
@@ -268,11 +272,15 @@ def _next(model: str | None, name: str, config: Config) -> str:
         what = f"--model {name}" + (f" --preset {config.backbone.name}" if dino else "")
     source = "tiny" if config.backbone.name == "tiny" else "FILE"  # the bundled model's own
     weights = f" --model.backbone.weights {source}" if dino else ""
-    recipe = None if config.peer is None else PEERS[config.peer].recipe
-    flags = ""
+    spec = None if config.peer is None else PEERS[config.peer]
+    recipe = None if spec is None else spec.recipe
+    flags = needs = ""
+    if spec is not None and spec.trunk:  # from random it would be another, weaker peer
+        weights += " --model.stream.weights imagenet"
+        needs = "    # pip install 'adadino[pretrain]'"
     if recipe is not None:  # as published; without it a peer has AdaDINO's
         flags = f" --train.optimizer {recipe.optimizer} --train.lr {recipe.learning_rate}"
         flags += f" --train.momentum {recipe.momentum}" if recipe.momentum else ""
         if recipe.weight_decay is not None:
             flags += f" --train.weight_decay {recipe.weight_decay}"
-    return f"adadino train {what} --data DIR{weights}{flags}"
+    return f"adadino train {what} --data DIR{weights}{flags}{needs}"

@@ -40,12 +40,14 @@ def command(
     if output is not None:
         data["output"] = str(output)
     with progress("pretraining", quiet=quiet or json) as report:
-        result = pretrain(schema.build(PretrainConfig, data), overwrite=overwrite, report=report)
+        settings = schema.build(PretrainConfig, data)
+        result = pretrain(settings, overwrite=overwrite, report=report)
     last = result.history[-1]
     if json:
         print_json({"weights": result.weights, "history": result.history})
         return
     typer.echo(f"loss {last['loss']:.4f} after {last['step']:.0f} steps; wrote {result.weights}")
     typer.echo(
-        f"next: adadino train --preset tiny --model.backbone.weights {result.weights} --data DIR"
+        f"next: adadino train --preset {settings.preset} --model.backbone.weights "
+        f"{result.weights} --data DIR"
     )

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Annotated, Literal
 
 import typer
+
+BUNDLED = Path(__file__).parents[1] / "bundled"
 
 
 def command(
@@ -57,10 +60,13 @@ def command(
         raise AdaDINOError(
             f"serve needs {error.name}, which is not installed: pip install 'adadino[web]'"
         ) from error
+    models = choose_models(model or ["tiny"])
+    for choice in models:
+        _require(choice.source)
     settings = Settings(
         host=host,
         port=port,
-        models=choose_models(model or ["tiny"]),
+        models=models,
         backbone=backbone,
         data=data,
         jobs=(jobs or default_jobs_folder()).absolute(),
@@ -78,3 +84,21 @@ def command(
         ),
     )
     serve(settings, lambda address: typer.echo(f"adadino: serving {address} (Ctrl-C ends it)"))
+
+
+def _require(source: str) -> None:
+    """Refuse a model that is not there, before an address is announced.
+
+    What is there is read by the worker: the page need not wait for torch.
+    """
+    weights = "model.safetensors"
+    places = Path(source), Path(source, weights), BUNDLED / source / weights
+    if any(os.path.isfile(path) for path in places):  # noqa: PTH113, names may be too long for pathlib
+        return
+    from adadino.exported import ExportedModel, is_exported
+
+    if is_exported(source):
+        ExportedModel(source, device="cpu")  # raises, saying what is missing
+    from adadino.model.checkpoint import read_settings
+
+    read_settings(source)  # raises the same, or fetches what is on the hub

@@ -22,22 +22,25 @@ from PIL import Image
 
 from adadino.data._world.change import CHANGES, change
 from adadino.data._world.layout import Layout, Wishes
-from adadino.data._world.plan import PLANS
+from adadino.data._world.plan import DRAWN, PLANS
 from adadino.data._world.render import lay_ground, paint_mask, render
 from adadino.data._world.scene import AFTER, BEFORE, Scene
-from adadino.data._world.view import draw_views, expose
+from adadino.data._world.view import SEASONS, draw_views, expose
 from adadino.data.staging import SPLITS
 from adadino.errors import AdaDINOError, ConfigError, InputError
 from adadino.files import atomic
 
 __all__ = [
     "CHANGES",
+    "HELD_OUT",
     "PLANS",
+    "SEASONS",
     "Pair",
     "World",
     "check_splits",
     "make_pair",
     "require_rasterio",
+    "split_seeds",
     "write_dataset",
     "write_geotiff_pair",
     "write_pair",
@@ -65,7 +68,10 @@ class World:
     """The settings of the synthetic world."""
 
     plan: str | None = None
-    """The settlement: grid (a city), organic (suburbs) or rural. None lets the seed choose."""
+    """The settlement: grid (a city), organic (suburbs), rural, or radial (a town of rings). None
+    lets the seed choose, but never radial, which is kept for places no model was trained on."""
+    season: str | None = None
+    """None lets the seed choose any time of the year; drought is a season it never takes."""
     gsd: float = 0.5
     """Metres on the ground for one pixel."""
     changes: tuple[str, ...] = CHANGES
@@ -88,6 +94,10 @@ class World:
     def __post_init__(self) -> None:
         if self.plan is not None and self.plan not in PLANS:
             raise ConfigError(f"plan is {self.plan!r}; choose one of {', '.join(PLANS)}, or None.")
+        if self.season is not None and self.season not in SEASONS:
+            raise ConfigError(
+                f"season is {self.season!r}; choose one of {', '.join(SEASONS)}, or None."
+            )
         if unknown := set(self.changes) - set(CHANGES):
             raise ConfigError(
                 f"changes has {', '.join(sorted(unknown))}; choose from {', '.join(CHANGES)}."
@@ -100,6 +110,10 @@ class World:
         for name in ("trees", "cars", "nuisance"):
             if not 0 <= getattr(self, name) <= 3:
                 raise ConfigError(f"{name} is {getattr(self, name)}; choose from 0 to 3.")
+
+
+HELD_OUT = World(plan="radial", season="drought", empty=0.0)
+"""The world of the demos: a plan and a season that no set of the default settings holds."""
 
 
 def make_pair(seed: int, size: int | tuple[int, int] = 256, world: World | None = None) -> Pair:
@@ -122,7 +136,7 @@ def make_pair(seed: int, size: int | tuple[int, int] = 256, world: World | None 
     layout, changes, texture, nuisance = streams
 
     kinds = _draw_kinds(changes, world)
-    plan = PLANS[world.plan or str(layout.choice(list(PLANS)))]
+    plan = PLANS[world.plan or str(layout.choice(DRAWN))]
     wishes = Wishes(
         buildings=world.buildings,
         trees=world.trees,
@@ -139,7 +153,7 @@ def make_pair(seed: int, size: int | tuple[int, int] = 256, world: World | None 
     # Up to 8 degrees off nadir: roofs move aside and walls show.
     lean = texture.uniform(-0.1, 0.1), texture.uniform(-0.1, 0.1)
     ground = lay_ground(texture, scene, shape, gsd)
-    views = draw_views(nuisance, world.nuisance, len(scene.cars))
+    views = draw_views(nuisance, world.nuisance, len(scene.cars), world.season)
     before, after = (
         expose(
             render(scene, ground, when, view, gsd=gsd, lean=lean, shadows=world.shadows),
@@ -228,9 +242,8 @@ def write_dataset(
     labels: list[Path] = []
     total = sum(splits.values())
     for split, count in splits.items():
-        first = (100 * seed + SPLITS.index(split)) * 1_000_000
         folder = Path(directory) / split
-        for pair_seed in range(first, first + count):
+        for pair_seed in split_seeds(seed, split, count):
             label = folder / "label" / f"{pair_seed:08d}{'.tif' if geotiff else '.png'}"
             if not (resume and label.exists()):  # the label is written last
                 write_pair(folder, pair_seed, size, world, geotiff=geotiff)
@@ -238,6 +251,12 @@ def write_dataset(
             if progress is not None:
                 progress(len(labels), total)
     return labels
+
+
+def split_seeds(seed: int, split: str, count: int) -> range:
+    """The seeds of the pairs that `write_dataset` gives to a split."""
+    first = (100 * seed + SPLITS.index(split)) * 1_000_000
+    return range(first, first + count)
 
 
 def check_splits(splits: Mapping[str, int]) -> None:

@@ -43,7 +43,7 @@ def describe(model: Detector, **facts: Any) -> dict[str, Any]:
         "inputs": "RGB, two dates, float32 from 0 (black) to 1 (white)",
         "value_scale": [0, 1],
         "normalization": {**model.normalize.values, "inside": True},
-        "enlarged": config.scale,
+        "enlarged": 1 if model.dino is None else config.scale,
         "classes": list(CLASSES),
         "threshold": THRESHOLD,
         "stride": model.stride,

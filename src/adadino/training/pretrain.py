@@ -16,7 +16,7 @@ import dataclasses
 import json
 import math
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
@@ -30,7 +30,7 @@ from adadino import schema
 from adadino.config import preset
 from adadino.data.augment import jitter
 from adadino.data.folder import PairFolder
-from adadino.data.images import is_image, read_image
+from adadino.data.images import is_image, read_image, read_size
 from adadino.data.synthetic import make_pair
 from adadino.devices import choose_device
 from adadino.errors import ConfigError, DataError, TrainingError
@@ -293,7 +293,10 @@ def _recolour(views: Tensor, strength: float, generator: torch.Generator) -> Ten
 
 
 def _tiles(config: PretrainConfig) -> np.ndarray[Any, np.dtype[np.uint8]]:
-    """Every image in tiles of twice a view's side (N, 3, T, T), at most `limit` of them."""
+    """Every image in tiles of twice a view's side (N, 3, T, T), at most `limit`, drawn evenly.
+
+    Sizes are read first, so that no more than the tiles that are kept, and one image, are held.
+    """
     side = 2 * config.size
     files = sorted(
         path
@@ -304,25 +307,40 @@ def _tiles(config: PretrainConfig) -> np.ndarray[Any, np.dtype[np.uint8]]:
     if not files and not config.synthetic:
         where = ", ".join(config.images) or "no folder"
         raise DataError(f"there are no images in {where}; give --images DIR, or --synthetic N.")
-    tiles = [tile for path in files for tile in _cut(read_image(path), side)]
-    for seed in range(config.synthetic):
+    corners = [_corners(*read_size(path), side) for path in files]
+    total = sum(map(len, corners)) + 2 * config.synthetic
+    keep = np.unique(np.linspace(0, total - 1, min(config.limit, total)).astype(int))
+    tiles, first = [], 0
+    for path, places in zip(files, corners, strict=True):
+        wanted = keep[(keep >= first) & (keep < first + len(places))] - first
+        if len(wanted):
+            image = _at_least(read_image(path), side)
+            for row, column in (places[i] for i in wanted):
+                tile = image[row : row + side, column : column + side]
+                tiles.append(tile.transpose(2, 0, 1).copy())
+        first += len(places)
+    for index in keep[keep >= first] - first:
         # Seeds of their own: no scene of a dataset, test or demonstration is seen here.
-        pair = make_pair(770_000_000 + seed, side)
-        tiles += [pair.before, pair.after]
-    keep = np.unique(np.linspace(0, len(tiles) - 1, min(config.limit, len(tiles))).astype(int))
-    return np.stack([tiles[i].transpose(2, 0, 1) for i in keep])
+        pair = make_pair(770_000_000 + int(index) // 2, side)
+        tiles.append((pair.after if index % 2 else pair.before).transpose(2, 0, 1))
+    return np.stack(tiles)
 
 
-def _cut(image: np.ndarray[Any, Any], side: int) -> Iterator[np.ndarray[Any, Any]]:
-    """Tiles that cover an image; the last ones reach back, and small images are mirrored."""
+def _corners(height: int, width: int, side: int) -> list[tuple[int, int]]:
+    """Rows and columns where tiles begin that cover an image; the last ones reach back."""
+    return [
+        (min(top, max(height - side, 0)), min(left, max(width - side, 0)))
+        for top in range(0, height, side)
+        for left in range(0, width, side)
+    ]
+
+
+def _at_least(image: np.ndarray[Any, Any], side: int) -> np.ndarray[Any, Any]:
+    """An image, mirrored where it is smaller than a tile."""
     missing = [max(side - n, 0) for n in image.shape[:2]]
-    if any(missing):
-        image = np.pad(image, [(0, missing[0]), (0, missing[1]), (0, 0)], mode="symmetric")
-    height, width = image.shape[:2]
-    for top in range(0, height, side):
-        for left in range(0, width, side):
-            row, column = min(top, height - side), min(left, width - side)
-            yield image[row : row + side, column : column + side]
+    if not any(missing):
+        return image
+    return np.pad(image, [(0, missing[0]), (0, missing[1]), (0, 0)], mode="symmetric")
 
 
 def _claim(folder: Path, config: PretrainConfig, *, overwrite: bool) -> None:

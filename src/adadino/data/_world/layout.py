@@ -8,7 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from adadino.data._world.noise import fractal
-from adadino.data._world.plan import Frame, Plan, Rect, lots, split
+from adadino.data._world.plan import Frame, Plan, Rect, lots
+from adadino.data._world.rings import Rings
 from adadino.data._world.scene import (
     CELL,
     Box,
@@ -55,7 +56,12 @@ class Layout:
         self.scene = scene
         self.plan = plan
         self.wishes = wishes
-        self.frame = Frame(rng, np.array((scene.width, scene.height)) / 2, plan)
+        centre = np.array((scene.width, scene.height)) / 2
+        half = math.hypot(scene.width, scene.height) / 2
+        self.reach = half + MARGIN + 1.5 * plan.block + plan.bend
+        self.frame = (
+            Rings(rng, centre, plan, self.reach) if plan.rings else Frame(rng, centre, plan)
+        )
         self.taken = Taken(scene)
 
     def build(self) -> Scene:
@@ -63,8 +69,7 @@ class Layout:
         scene, rng, plan = self.scene, self.rng, self.plan
         if rng.random() < 0.2 or self.wishes.water:
             self.water()
-        reach = math.hypot(scene.width, scene.height) / 2 + MARGIN + 1.5 * plan.block + plan.bend
-        pieces, cuts = split(rng, plan, reach)
+        pieces, cuts = self.frame.split(rng, plan, self.reach)
         for line, length in cuts:
             self.cut(line, length)
         for road in scene.roads:

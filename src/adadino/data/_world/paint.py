@@ -10,7 +10,7 @@ from PIL import Image
 
 from adadino.data._world import palette
 from adadino.data._world.canvas import Canvas, by_height, sweep
-from adadino.data._world.palette import COVERS, ROUGH, Colour, pick, seasonal
+from adadino.data._world.palette import ROUGH, Colour, cover_colour, fade, pick, seasonal
 from adadino.data._world.scene import Box, Point, Road, Scene, Tree
 from adadino.data._world.view import View
 
@@ -42,7 +42,7 @@ class Painter:
 
     def cover(self, name: str, surface: str = "ground", shade: float = 1.0) -> Ink:
         """The ink of a ground cover in this season."""
-        return ink(seasonal(COVERS[name], self.view.season), surface, shade)
+        return ink(cover_colour(name, self.view.season, self.view.drought), surface, shade)
 
     def paint(
         self, ground: Image.Image, water: Image.Image | None, flood: Image.Image | None
@@ -128,6 +128,8 @@ class Painter:
         """The dark, middle and bright ink of a crown."""
         kind = palette.CONIFER if tone < 0.25 else palette.BROADLEAF
         colour = seasonal(kind, self.view.season + 0.1 * (tone * 5 % 1 - 0.5))
+        if self.view.drought and kind is palette.BROADLEAF:
+            colour = fade(colour, palette.PARCHED_LEAF, self.view.drought)
         own = 0.8 + 0.4 * (tone * 11 % 1)
         dark, middle, bright = (ink(colour, "leaf", own * s) for s in (0.78, 1.04, 1.28))
         return dark, middle, bright

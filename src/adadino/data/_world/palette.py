@@ -22,6 +22,13 @@ COVERS = {
     "bank": ((134, 124, 102), (132, 126, 98), (142, 132, 106), (134, 122, 98)),
     "water": ((56, 72, 76), (60, 80, 76), (52, 78, 78), (64, 76, 68)),
 }
+# What weeks without rain make of what grows; no time of the year gives these colours.
+PARCHED = {
+    "grass": (176, 158, 112), "lawn": (170, 154, 106), "meadow": (182, 164, 114),
+    "wheat": (202, 180, 124), "maize": (164, 150, 92), "rape": (178, 162, 112),
+    "floor": (104, 90, 60), "bank": (164, 148, 112),
+}  # fmt: skip
+PARCHED_LEAF = (122, 112, 68)
 BROADLEAF = ((106, 97, 84), (94, 116, 64), (70, 92, 54), (132, 106, 62))
 CONIFER = ((46, 66, 46), (52, 76, 48), (50, 74, 46), (48, 68, 44))
 
@@ -41,6 +48,18 @@ def seasonal(colours: Sequence[Sequence[float]], season: float) -> Colour:
     at = season % 1 * 4
     low, high = colours[int(at) % 4], colours[(int(at) + 1) % 4]
     r, g, b = (x + (y - x) * (at % 1) for x, y in zip(low, high, strict=True))
+    return r, g, b
+
+
+def cover_colour(name: str, season: float, drought: float = 0.0) -> Colour:
+    """The colour of a ground cover at a time of the year, so far towards its parched one."""
+    colour = seasonal(COVERS[name], season)
+    return fade(colour, PARCHED[name], drought) if drought and name in PARCHED else colour
+
+
+def fade(colour: Colour, to: Colour, share: float) -> Colour:
+    """A colour between two; a share of 0 is the first."""
+    r, g, b = (x + (y - x) * share for x, y in zip(colour, to, strict=True))
     return r, g, b
 
 

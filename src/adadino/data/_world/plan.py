@@ -2,7 +2,7 @@
 
 A flat plan is split, rectangle by rectangle, until the pieces are blocks or fields; the cuts become
 roads. `Frame` then turns and bends the plan into the image, so one splitter draws a street grid,
-winding suburbs and farmland. Lengths are in metres.
+winding suburbs and farmland; a town of rings has a frame of its own. Lengths are in metres.
 """
 
 from __future__ import annotations
@@ -44,6 +44,8 @@ class Plan:
     """How often a piece is built, park, wood, parking or field."""
     yard: str
     """What the ground of a lot is."""
+    rings: bool = False
+    """Whether streets are rings and spokes around a square, and not cuts through rectangles."""
 
 
 PLANS = {
@@ -62,7 +64,15 @@ PLANS = {
         height=(4.5, 9), roofs=(0.15, 0.7, 0.15), yard="grass",
         uses={"built": 0.22, "wood": 0.2, "field": 0.58},
     ),
+    "radial": Plan(
+        block=72, street=0, avenue=170, bend=0, lot=(15, 26), fill=(0.55, 0.8), side=22,
+        height=(6, 13), roofs=(0.3, 0.45, 0.25), yard="lawn", rings=True,
+        uses={"built": 0.84, "park": 0.08, "wood": 0.08},
+    ),
 }  # fmt: skip
+DRAWN = ("grid", "organic", "rural")
+"""The plans that seeds choose from. The others are had by name only, so that what was trained on
+the world of the default settings has never seen them."""
 
 
 class Frame:
@@ -106,35 +116,34 @@ class Frame:
         points = [a + (b - a) * there for a, b in pairwise(corners)]
         return self(np.concatenate(points))
 
+    def split(
+        self, rng: np.random.Generator, plan: Plan, reach: float
+    ) -> tuple[list[Rect], list[tuple[Rect, float]]]:
+        """Split a square of the plan into pieces.
 
-def split(
-    rng: np.random.Generator, plan: Plan, reach: float
-) -> tuple[list[Rect], list[tuple[Rect, float]]]:
-    """Split a square of the plan into pieces.
-
-    Returns:
-        The pieces, and the cuts as (x0, y0, x1, y1) with the length of the piece they went
-        through, longest first.
-    """
-    todo: list[Rect] = [(-reach, -reach, reach, reach)]
-    pieces: list[Rect] = []
-    cuts: list[tuple[Rect, float]] = []
-    while todo:
-        x0, y0, x1, y1 = rect = todo.pop()
-        long = max(x1 - x0, y1 - y0)
-        if long < plan.block * rng.uniform(0.8, 1.2):
-            pieces.append(rect)
-            continue
-        at = rng.uniform(0.38, 0.62)
-        if x1 - x0 >= y1 - y0:
-            x = x0 + at * (x1 - x0)
-            cuts.append(((x, y0, x, y1), long))
-            todo += [(x0, y0, x, y1), (x, y0, x1, y1)]
-        else:
-            y = y0 + at * (y1 - y0)
-            cuts.append(((x0, y, x1, y), long))
-            todo += [(x0, y0, x1, y), (x0, y, x1, y1)]
-    return pieces, sorted(cuts, key=lambda cut: -cut[1])
+        Returns:
+            The pieces, and the cuts as (x0, y0, x1, y1) with the length of the piece they went
+            through, longest first.
+        """
+        todo: list[Rect] = [(-reach, -reach, reach, reach)]
+        pieces: list[Rect] = []
+        cuts: list[tuple[Rect, float]] = []
+        while todo:
+            x0, y0, x1, y1 = rect = todo.pop()
+            long = max(x1 - x0, y1 - y0)
+            if long < plan.block * rng.uniform(0.8, 1.2):
+                pieces.append(rect)
+                continue
+            at = rng.uniform(0.38, 0.62)
+            if x1 - x0 >= y1 - y0:
+                x = x0 + at * (x1 - x0)
+                cuts.append(((x, y0, x, y1), long))
+                todo += [(x0, y0, x, y1), (x, y0, x1, y1)]
+            else:
+                y = y0 + at * (y1 - y0)
+                cuts.append(((x0, y, x1, y), long))
+                todo += [(x0, y0, x1, y), (x0, y, x1, y1)]
+        return pieces, sorted(cuts, key=lambda cut: -cut[1])
 
 
 def lots(rng: np.random.Generator, plan: Plan, rect: Rect) -> Iterator[tuple[Rect, Points]]:

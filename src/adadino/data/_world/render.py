@@ -17,7 +17,7 @@ from PIL import Image, ImageDraw
 from adadino.data._world.canvas import FINE, Canvas, by_height
 from adadino.data._world.noise import FloatImage, enlarge, fractal, smooth
 from adadino.data._world.paint import Painter
-from adadino.data._world.palette import COVERS, ROUGH, seasonal
+from adadino.data._world.palette import COVERS, ROUGH, cover_colour
 from adadino.data._world.scene import AFTER, BOTH, CELL, Point, Scene
 from adadino.data._world.view import View
 
@@ -119,7 +119,7 @@ def _earth(scene: Scene, ground: Ground, view: View) -> Image.Image:
     """The bare parcels in their season and the hills in the sun, as RGBX dots."""
     tones = np.array([0.5] + [parcel.tone for parcel in scene.parcels], np.float32)
     covers = [scene.yard] + [parcel.cover for parcel in scene.parcels]
-    season = {name: seasonal(colours, view.season) for name, colours in COVERS.items()}
+    season = {name: cover_colour(name, view.season, view.drought) for name in COVERS}
     colours = np.array([season[cover] for cover in covers], np.float32)
     colours = colours * (0.88 + 0.24 * tones)[:, None]
     shape = ground.parcels.shape

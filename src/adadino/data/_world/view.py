@@ -8,6 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
+SEASONS = ("drought",)
+"""Seasons that no seed draws: they are had by name only."""
 HAZE = np.array((205.0, 212.0, 222.0))  # the colour of scattered light
 
 
@@ -33,6 +35,8 @@ class View(NamedTuple):
     """(2,) pixels to the right and down."""
     cars: NDArray[np.bool_]
     """Which of the scene's places for cars are taken."""
+    drought: float = 0.0
+    """How far what grows is parched, 0 to 1."""
 
     @property
     def sun(self) -> NDArray[np.float64]:
@@ -45,22 +49,28 @@ class View(NamedTuple):
         ))  # fmt: skip
 
 
-def draw_views(rng: np.random.Generator, strength: float, cars: int) -> tuple[View, View]:
+def draw_views(
+    rng: np.random.Generator, strength: float, cars: int, season: str | None = None
+) -> tuple[View, View]:
     """Draw the conditions of both dates around common ones.
 
     Args:
         rng: The stream to draw from.
         strength: 0 gives both dates the same conditions and a perfect sensor, 1 realistic ones.
         cars: How many places for cars the scene has.
+        season: One of SEASONS; if left out, any time of a year with rain.
     """
-    season, azimuth = rng.random(), np.pi + rng.uniform(-0.9, 0.9)
+    time, azimuth = rng.random(), np.pi + rng.uniform(-0.9, 0.9)
     elevation = np.radians(rng.uniform(34, 60))
     parked = rng.random(cars) < 0.5
+    drought = 0.0
+    if season == "drought":
+        time, drought = 0.55, rng.uniform(0.6, 0.8)  # late in a summer
 
     def one() -> View:
         swap = rng.random(cars) < min(1.0, 0.9 * strength)
         return View(
-            season=season + strength * rng.uniform(-0.3, 0.3),
+            season=time + strength * rng.uniform(-0.3, 0.3),
             azimuth=azimuth + strength * rng.uniform(-0.7, 0.7),
             elevation=np.clip(elevation + strength * rng.uniform(-0.18, 0.18), 0.4, 1.25),
             haze=strength * rng.uniform(0, 0.16),
@@ -71,6 +81,7 @@ def draw_views(rng: np.random.Generator, strength: float, cars: int) -> tuple[Vi
             # Each date is off by half of what a careful coregistration leaves, 0.7 px.
             shift=np.clip(strength * rng.uniform(-0.35, 0.35, 2), -0.49, 0.49),
             cars=np.where(swap, rng.random(cars) < 0.5, parked),
+            drought=np.clip(drought + strength * rng.uniform(-0.2, 0.2), 0, 1) if drought else 0.0,
         )
 
     return one(), one()
