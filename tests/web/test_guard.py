@@ -138,6 +138,12 @@ def test_models_are_named_without_their_folders():
     assert [choice.source for choice in chosen][2:] == ["/srv/a", "/srv/tiny"]
 
 
+def test_the_folder_one_is_in_has_its_name(tmp_path, monkeypatch):
+    (tmp_path / "levir" / "best").mkdir(parents=True)
+    monkeypatch.chdir(tmp_path / "levir" / "best")
+    assert [choice.name for choice in choose_models([".", ".."])] == ["levir/best", "levir"]
+
+
 def test_a_body_that_stops_is_refused_in_the_end():
     async def silence():
         await asyncio.sleep(60)

@@ -116,9 +116,11 @@ def choose_models(sources: list[str]) -> tuple[ModelChoice, ...]:
         name, mark, source = given.partition("=")
         if not mark or Path(given).exists():
             source = given
-            parts = Path(given).parts[-2:]
+            path = Path(given)
+            path = path.resolve() if path.is_dir() else path  # `.` has no name of its own
             # Runs keep their models in best/ and last/: the folder above tells them apart.
-            name = "/".join(parts) if parts[-1] in ("best", "last") else parts[-1]
+            run = path.parent.name if path.name in ("best", "last") else ""
+            name = "/".join(filter(None, (run, path.name))) or given
         taken = {choice.name for choice in chosen}
         unique = next(
             n for n in (name, *(f"{name} ({i})" for i in range(2, 999))) if n not in taken
