@@ -112,6 +112,7 @@ def test_wrong_requests_are_refused_before_work_is_spent(tmp_path):
         ExportOptions(opset=9)
 
 
+@pytest.mark.slow
 def test_a_file_that_disagrees_is_not_written(tmp_path, monkeypatch):
     def spoiled(model):
         copy = portable(model)

@@ -106,6 +106,7 @@ def test_a_rerun_does_only_what_is_missing(dates, model, tmp_path):
     assert 0 < len(larger.polygons) < len(first.polygons)
 
 
+@pytest.mark.slow
 def test_another_job_is_refused_and_another_image_is_predicted_again(dates, model, tmp_path):
     copies = Dates("copy", *make_scene(tmp_path / "scene"))
     area([dates, copies], tmp_path / "out", model)
@@ -118,6 +119,7 @@ def test_another_job_is_refused_and_another_image_is_predicted_again(dates, mode
     assert fresh.predicted == 12
 
 
+@pytest.mark.slow
 def test_a_poisoned_unit_is_named_and_the_rest_completes(dates, model, tmp_path):
     strip = Dates("strip", *make_strip(tmp_path / "strip"))
     whole = damage(strip.after)

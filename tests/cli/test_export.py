@@ -22,6 +22,7 @@ def checkpoint(tmp_path):
     return save(model, tmp_path / "model", with_backbone=True)
 
 
+@pytest.mark.slow
 def test_export_prints_the_difference_and_names_the_file(adadino, checkpoint, tmp_path):
     for date in "AB":
         (tmp_path / "pairs" / date).mkdir(parents=True)

@@ -316,7 +316,7 @@ def alive(pid):
     return Path(f"/proc/{pid}/stat").read_text().split()[2] != "Z"  # nobody may wait for it here
 
 
-@pytest.mark.parametrize("name", ["robustness", "ablation"])
+@pytest.mark.parametrize("name", ["robustness", pytest.param("ablation", marks=pytest.mark.slow)])
 def test_rows_that_share_a_model_train_it_once_side_by_side(out, tmp_path, name):
     rows = ("BSCS Top-6", "Static Top-6", "Bottom-6", "Default ordering", "Temporal swap")
     table = subset(name, *rows)
@@ -325,6 +325,7 @@ def test_rows_that_share_a_model_train_it_once_side_by_side(out, tmp_path, name)
     assert [item.ours for item in together] == [item.ours for item in alone]
 
 
+@pytest.mark.slow
 def test_models_trained_side_by_side_are_the_same(out, tmp_path):
     table = subset("ablation", "BSCS Top-6", "Random-6")
     alone = reproduce(table, Setting(out, quick=True, overrides=SMALL))

@@ -89,7 +89,7 @@ def test_a_full_disk_says_so_and_spares_the_checkpoint(data, tmp_path, monkeypat
     assert same(last(tmp_path)["state_dict"], last(trained.folder)["state_dict"])
 
 
-@pytest.mark.parametrize("peer", ["fc-ef", "tinycd"])
+@pytest.mark.parametrize("peer", ["fc-ef", pytest.param("tinycd", marks=pytest.mark.slow)])
 def test_dropout_goes_on_as_if_it_had_never_stopped(data, tmp_path, monkeypatch, peer):
     recipe = ("model.peer=" + peer, "augment.size=32", "train.epochs=2", "train.batch=2")
 

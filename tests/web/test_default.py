@@ -46,6 +46,7 @@ def test_what_is_shipped_is_small():
     assert sum(path.stat().st_size for path in SHIPPED.iterdir()) < 300_000
 
 
+@pytest.mark.slow
 def test_the_default_model_finds_in_the_demo_what_is_shipped(browser, default, tmp_path):
     before, after, truth = write_geotiff_pair(
         tmp_path, SEED, SIDE, World(plan="organic", empty=0.0)

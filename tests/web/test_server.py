@@ -44,6 +44,7 @@ def progressing(server, identity):
     raise AssertionError("the job makes no progress")
 
 
+@pytest.mark.slow
 def test_a_killed_server_leaves_a_job_that_is_resumed_to_the_same_result(model, scene, tmp_path):
     server = start(model, tmp_path / "jobs", "--data", str(scene), "--no-demo")
     with server.client() as client:

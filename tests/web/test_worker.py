@@ -26,6 +26,7 @@ def test_it_holds_the_engine_that_was_asked_for(tmp_path, engine, kind):
     assert isinstance(worker._model("m"), kind)
 
 
+@pytest.mark.slow
 def test_it_takes_an_exported_model_of_its_tiles(tmp_path):
     pytest.importorskip("onnxruntime", reason="exported models need onnxruntime")
     pytest.importorskip("onnxscript", reason="exporting needs onnxscript")
