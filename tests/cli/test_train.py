@@ -21,6 +21,7 @@ def data(tmp_path_factory):
     return dataset(tmp_path_factory.mktemp("data"), train=4, val=2)
 
 
+@pytest.mark.slow
 def test_off_a_terminal_it_prints_one_line_for_each_epoch(data, tmp_path):
     end = finish(command(data, tmp_path / "run", "train.epochs=2"))
     assert end.returncode == 0

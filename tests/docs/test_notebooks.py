@@ -63,6 +63,7 @@ def test_the_analysts_notebook_ends_with_files_and_a_fair_score(tmp_path, monkey
     assert 2 * namespace["both"] / (namespace["found"].sum() + namespace["changed"].sum()) > 0.5
 
 
+@pytest.mark.slow
 def test_the_researchers_notebook_trains_evaluates_and_ablates(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     namespace: dict[str, Any] = {}

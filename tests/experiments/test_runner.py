@@ -131,6 +131,7 @@ def test_protocol_tables_score_one_checkpoint(out):
     assert filled["Shuffled, worst of five"] <= filled["Shuffled, mean of five"]
 
 
+@pytest.mark.slow
 def test_peers_and_ours_share_a_table_and_a_picture(tmp_path):
     table = subset("peers", "FC-EF", "ToMe-style", "AdaDINO, k=6")
     setting = Setting(out=tmp_path, quick=True, overrides=("train.epochs=1",))
@@ -291,6 +292,7 @@ if __name__ == "__main__":
 """
 
 
+@pytest.mark.slow
 def test_a_killed_command_leaves_no_process_behind(tmp_path):
     script, said = tmp_path / "orphans.py", tmp_path / "pid"
     script.write_text(ORPHANS)
@@ -316,7 +318,8 @@ def alive(pid):
     return Path(f"/proc/{pid}/stat").read_text().split()[2] != "Z"  # nobody may wait for it here
 
 
-@pytest.mark.parametrize("name", ["robustness", pytest.param("ablation", marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["robustness", "ablation"])
 def test_rows_that_share_a_model_train_it_once_side_by_side(out, tmp_path, name):
     rows = ("BSCS Top-6", "Static Top-6", "Bottom-6", "Default ordering", "Temporal swap")
     table = subset(name, *rows)

@@ -76,6 +76,7 @@ def test_moving_after_by_the_shift_lays_it_on_before() -> None:
     assert np.abs(back[inner].astype(int) - before[inner]).mean() < apart / 3
 
 
+@pytest.mark.slow
 def test_half_of_the_estimates_are_within_a_tenth_under_nuisance_and_change(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

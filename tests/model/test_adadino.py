@@ -303,6 +303,7 @@ def test_compile_takes_the_forward_pass_whole_for_any_batch(small, mode):
     torch._dynamo.reset()
 
 
+@pytest.mark.slow
 def test_export_takes_any_batch(model):
     batch = torch.export.Dim("batch", min=1, max=64)
     program = torch.export.export(

@@ -75,6 +75,7 @@ def test_a_killed_server_leaves_a_job_that_is_resumed_to_the_same_result(model, 
     np.testing.assert_allclose(found, whole.probability, atol=1e-6)
 
 
+@pytest.mark.slow
 def test_a_killed_worker_costs_one_job_and_no_more(model, scene, tmp_path):
     server = start(model, tmp_path / "jobs", "--data", str(scene), "--no-demo")
     try:
