@@ -5,7 +5,6 @@ from __future__ import annotations
 import csv
 import math
 
-import numpy as np
 import pytest
 import torch
 from PIL import Image
@@ -19,7 +18,7 @@ from adadino.files import locked
 from adadino.model.adadino import AdaDINO
 from adadino.model.checkpoint import build
 from adadino.model.lite0 import Lite0, _their_name
-from adadino.training import pretrain as pretraining
+from adadino.training import archive
 from adadino.training.distill import Student
 from adadino.training.pretrain import PretrainConfig, _tiles, pretrain
 from adadino.training.probe import average_precision, probe
@@ -202,10 +201,8 @@ def test_only_images_of_kept_tiles_are_decoded(tmp_path, teacher, monkeypatch):
     for shade in shades:
         Image.new("RGB", (64, 64), (shade, 0, 0)).save(tmp_path / "A" / f"{shade:03d}.png")
     decoded = []
-    read = pretraining.read_image
-    monkeypatch.setattr(
-        pretraining, "read_image", lambda path: [read(path), decoded.append(path)][0]
-    )
+    read = archive.read_image
+    monkeypatch.setattr(archive, "read_image", lambda path: [read(path), decoded.append(path)][0])
     given = {"images": (str(tmp_path),), "synthetic": 1}
     every = _tiles(settings(tmp_path / "run", teacher, **given))
     assert every[:, 0, 0, 0].tolist()[: len(shades)] == list(shades)
@@ -213,7 +210,7 @@ def test_only_images_of_kept_tiles_are_decoded(tmp_path, teacher, monkeypatch):
     decoded.clear()
     some = _tiles(settings(tmp_path / "run", teacher, **given, limit=3))
     assert [path.name for path in decoded] == ["000.png", "130.png"]
-    assert np.array_equal(some, every[[0, 13, 26]])
+    assert torch.equal(some, every[[0, 13, 26]])
 
 
 def test_its_synthetic_scenes_are_nobody_else_s():

@@ -21,7 +21,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
-import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import Tensor
@@ -30,13 +29,12 @@ from adadino import schema
 from adadino.config import preset
 from adadino.data.augment import jitter
 from adadino.data.folder import PairFolder
-from adadino.data.images import is_image, read_image, read_size
-from adadino.data.synthetic import make_pair
 from adadino.devices import choose_device
-from adadino.errors import ConfigError, DataError, TrainingError
+from adadino.errors import ConfigError, TrainingError
 from adadino.files import locked, write_atomic
 from adadino.model.adadino import AdaDINO
 from adadino.model.lite0 import Lite0, load_lite0
+from adadino.training.archive import read_tiles
 from adadino.training.callbacks import as_csv
 from adadino.training.distill import (
     Student,
@@ -144,7 +142,7 @@ def pretrain(
         if config.probe:
             labelled = PairFolder(config.probe, tile=config.size, cache=True)
             check_pairs(labelled, model.config.stride)  # now, not after `every` steps
-        tiles = torch.from_numpy(_tiles(config)).to(device)
+        tiles = _tiles(config).to(device)
         history = _learn(config, model, student, teacher, tiles, labelled, folder, report)
         return PretrainResult(_save(student, config, history, folder), history)
 
@@ -292,55 +290,11 @@ def _recolour(views: Tensor, strength: float, generator: torch.Generator) -> Ten
     return jitter(views.clone()[:, None], factors, order)[:, 0]
 
 
-def _tiles(config: PretrainConfig) -> np.ndarray[Any, np.dtype[np.uint8]]:
-    """Every image in tiles of twice a view's side (N, 3, T, T), at most `limit`, drawn evenly.
-
-    Sizes are read first, so that no more than the tiles that are kept, and one image, are held.
-    """
-    side = 2 * config.size
-    files = sorted(
-        path
-        for folder in config.images
-        for path in Path(folder).rglob("*")
-        if is_image(path.name) and not path.name.startswith(".") and path.parent.name != "label"
+def _tiles(config: PretrainConfig) -> Tensor:
+    """Tiles of twice a view's side, which is then cut out of them at any zoom."""
+    return torch.from_numpy(
+        read_tiles(config.images, 2 * config.size, limit=config.limit, synthetic=config.synthetic)
     )
-    if not files and not config.synthetic:
-        where = ", ".join(config.images) or "no folder"
-        raise DataError(f"there are no images in {where}; give --images DIR, or --synthetic N.")
-    corners = [_corners(*read_size(path), side) for path in files]
-    total = sum(map(len, corners)) + 2 * config.synthetic
-    keep = np.unique(np.linspace(0, total - 1, min(config.limit, total)).astype(int))
-    tiles, first = [], 0
-    for path, places in zip(files, corners, strict=True):
-        wanted = keep[(keep >= first) & (keep < first + len(places))] - first
-        if len(wanted):
-            image = _at_least(read_image(path), side)
-            for row, column in (places[i] for i in wanted):
-                tile = image[row : row + side, column : column + side]
-                tiles.append(tile.transpose(2, 0, 1).copy())
-        first += len(places)
-    for index in keep[keep >= first] - first:
-        # Seeds of their own: no scene of a dataset, test or demonstration is seen here.
-        pair = make_pair(770_000_000 + int(index) // 2, side)
-        tiles.append((pair.after if index % 2 else pair.before).transpose(2, 0, 1))
-    return np.stack(tiles)
-
-
-def _corners(height: int, width: int, side: int) -> list[tuple[int, int]]:
-    """Rows and columns where tiles begin that cover an image; the last ones reach back."""
-    return [
-        (min(top, max(height - side, 0)), min(left, max(width - side, 0)))
-        for top in range(0, height, side)
-        for left in range(0, width, side)
-    ]
-
-
-def _at_least(image: np.ndarray[Any, Any], side: int) -> np.ndarray[Any, Any]:
-    """An image, mirrored where it is smaller than a tile."""
-    missing = [max(side - n, 0) for n in image.shape[:2]]
-    if not any(missing):
-        return image
-    return np.pad(image, [(0, missing[0]), (0, missing[1]), (0, 0)], mode="symmetric")
 
 
 def _claim(folder: Path, config: PretrainConfig, *, overwrite: bool) -> None:
