@@ -21,11 +21,11 @@ import numpy as np
 from rasterio.crs import CRS
 from rasterio.transform import from_origin
 
-from adadino.data.synthetic import World, make_pair
+from adadino.data.synthetic.world import World, make_pair
 from adadino.geo.grid import Grid
-from adadino.geo.seams import join_parts, load_part, save_part, trace_part
-from adadino.geo.tiles import Plan
-from adadino.geo.vector import measured
+from adadino.geo.polygons.seams import join_parts, load_part, save_part, trace_part
+from adadino.geo.polygons.vector import measured
+from adadino.geo.tile.tiles import Plan
 
 GB, TB = 1e9, 1e12
 

@@ -14,11 +14,11 @@ from pathlib import Path
 import engine_checks
 import torch
 
+from adadino.benchmark import run as benchmark
+from adadino.benchmark.cost import wait
+from adadino.benchmark.measured import Protocol, Report, fill_speedups
 from adadino.config import preset
-from adadino.engine import benchmark
-from adadino.engine.measured import Protocol, Report, fill_speedups
 from adadino.model.adadino import AdaDINO
-from adadino.profiling import wait
 
 Rows = Iterator[dict]
 WAYS = ({}, {"cuda_graph": False}, {"cuda_graph": False, "compile": False})

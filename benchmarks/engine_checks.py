@@ -16,9 +16,11 @@ import torch
 from torch import Tensor, nn
 from torch.utils._pytree import tree_leaves, tree_map
 
+from adadino.benchmark.cost import exact_fp32
+from adadino.benchmark.modes import without_graph
 from adadino.config import Config, preset
 from adadino.engine import optimize
-from adadino.engine.kernels import (
+from adadino.engine.ops import (
     activation,
     attention,
     gather,
@@ -28,11 +30,9 @@ from adadino.engine.kernels import (
     rope,
     select,
 )
-from adadino.engine.modes import without_graph
 from adadino.engine.rows import product, quantize
 from adadino.model.adadino import AdaDINO
 from adadino.model.backbone import rope_tables
-from adadino.profiling import exact_fp32
 
 half = torch.bfloat16
 TIMES = {"bf16": 2.0, "fp8": 6.0}  # bf16: 1.2 to 1.55 on an H200

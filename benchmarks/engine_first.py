@@ -15,9 +15,9 @@ from pathlib import Path
 import torch
 from engine_bench import Bench, Rows
 
-from adadino.engine import modes
+from adadino.benchmark import modes
+from adadino.benchmark.cost import wait
 from adadino.engine.cache import keep_compiled
-from adadino.profiling import wait
 
 
 def first(b: Bench) -> Rows:

@@ -35,13 +35,15 @@ from engine_first import first, first_child
 from engine_profile import paper_profile, profile
 from torch.nn.attention import SDPBackend
 
-from adadino.engine import benchmark, ffn, modes, optimize, report
+from adadino.benchmark import modes, report
+from adadino.benchmark import run as benchmark
+from adadino.benchmark.agreement import agree
+from adadino.benchmark.cost import exact_fp32, gflops, wait
+from adadino.benchmark.measured import Protocol, Report, Row
+from adadino.engine import ffn, optimize
 from adadino.engine.adapter import Adapter
-from adadino.engine.agreement import agree
 from adadino.engine.beside import Beside
-from adadino.engine.kernels import attention, gather, select
-from adadino.engine.measured import Protocol, Report, Row
-from adadino.profiling import exact_fp32, gflops, wait
+from adadino.engine.ops import attention, gather, select
 
 BATCHES, SIDES = (1, 2, 4, 8, 16, 32, 64), (256, 512, 1024, 2048, 4096)
 """Of the sweeps."""

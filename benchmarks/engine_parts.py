@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from adadino.config import Config
-from adadino.engine.kernels import (
+from adadino.engine.ops import (
     activation,
     attention,
     gather,
@@ -189,7 +189,7 @@ def _our_attention(
         yield t.row("rotate, attend", attend, flops=flops)
     if t.device.type != "cuda":
         return
-    from adadino.engine.gpu import attention as ours
+    from adadino.engine.kernels import attention as ours
 
     for queries, keys, warps, stages in TILES:
         with (

@@ -6,8 +6,8 @@ import engine_parts
 import torch
 from engine_bench import Bench, Rows, rounded
 
-from adadino.engine import modes
-from adadino.profiling import exact_fp32, ffn_ms, wait
+from adadino.benchmark import modes
+from adadino.benchmark.cost import exact_fp32, ffn_ms, wait
 
 GROUPS = {
     "compiled": ("triton_",),

@@ -26,8 +26,17 @@ from triton.compiler import ASTSource, compile
 from triton.runtime.jit import JITFunction
 
 from adadino.config import Config, preset
-from adadino.engine.gpu import activation, attention, gather, local, norm, residual, rope, select
-from adadino.engine.kernels.gather import Chunks
+from adadino.engine.kernels import (
+    activation,
+    attention,
+    gather,
+    local,
+    norm,
+    residual,
+    rope,
+    select,
+)
+from adadino.engine.ops.gather import Chunks
 from adadino.model.backbone import rope_tables
 
 POINTERS = {

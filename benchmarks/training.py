@@ -18,10 +18,10 @@ from contextlib import nullcontext
 
 import torch
 
+from adadino.benchmark.cost import exact_fp32
 from adadino.config import preset
 from adadino.data.augment import Augment
 from adadino.model.adadino import AdaDINO
-from adadino.profiling import exact_fp32
 from adadino.training.graph import Step, StepLoss, record, weigh
 from adadino.training.speed import ready
 

@@ -32,8 +32,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from adadino.web import process as processes
-from adadino.web import worker as workers
+from adadino.web.jobs import process as processes
+from adadino.web.jobs import worker as workers
 from adadino.web.server import serve
 from adadino.web.settings import ModelChoice, Settings
 from campaign.commands import Inputs, files, identity, is_final
@@ -357,7 +357,7 @@ class ServerArena:
 
 
 class _Instead:
-    """Stands for the module `subprocess` in `adadino.web.process`; only the first worker is hit."""
+    """Stands for the module `subprocess` in `web.jobs.process`; only the first worker is hit."""
 
     PIPE = subprocess.PIPE
 

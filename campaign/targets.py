@@ -159,12 +159,12 @@ class Manifests(Target):
     """A prepared set's manifest."""
 
     name = "manifest"
-    modules = ("adadino.data.manifest",)
+    modules = ("adadino.data.prepare.manifest",)
 
     def seeds(self) -> Sequence[bytes]:
         """A real one."""
-        from adadino.data.prepare import prepare
-        from adadino.data.synthetic import write_dataset
+        from adadino.data.prepare.run import prepare
+        from adadino.data.synthetic.world import write_dataset
 
         write_dataset(self.folder / "source", {"train": 1, "val": 1, "test": 1}, size=16)
         prepare("folder", self.folder / "source", self.folder / "set", tile=16)
@@ -172,8 +172,8 @@ class Manifests(Target):
 
     def take(self, data: bytes) -> None:
         """As `prepare` and `evaluate` read it."""
-        from adadino.data.manifest import Manifest
-        from adadino.data.prepare import prepare
+        from adadino.data.prepare.manifest import Manifest
+        from adadino.data.prepare.run import prepare
 
         (self.folder / "set" / "manifest.json").write_bytes(data)
         Manifest.verify(self.folder / "set")
@@ -184,11 +184,11 @@ class Archive(Target):
     """A downloaded zip."""
 
     name = "zip"
-    modules = ("adadino.data.archives", "adadino.data.layouts")
+    modules = ("adadino.data.prepare.archives", "adadino.data.prepare.layouts")
 
     def seeds(self) -> Sequence[bytes]:
         """Stored and compressed, and one in another."""
-        from adadino.data.synthetic import write_dataset
+        from adadino.data.synthetic.world import write_dataset
 
         write_dataset(self.folder / "source", {"train": 1, "val": 1, "test": 1}, size=8)
         found = []
@@ -205,7 +205,7 @@ class Archive(Target):
 
     def take(self, data: bytes) -> None:
         """Prepare it; what is refused leaves nothing that looks finished."""
-        from adadino.data.prepare import prepare
+        from adadino.data.prepare.run import prepare
 
         out = self.folder / "out"
         try:
@@ -273,7 +273,7 @@ class Said(Target):
     """The metadata of an exported ONNX file."""
 
     name = "onnx"
-    modules = ("adadino.exported",)
+    modules = ("adadino.runtime.exported",)
 
     def seeds(self) -> Sequence[bytes]:
         """A name and a value a line."""
@@ -284,7 +284,7 @@ class Said(Target):
         import onnx
         from onnx import TensorProto, helper
 
-        from adadino.exported import ExportedModel
+        from adadino.runtime.exported import ExportedModel
 
         value = helper.make_tensor_value_info("x", TensorProto.FLOAT, [1])
         same = helper.make_tensor_value_info("y", TensorProto.FLOAT, [1])
@@ -312,7 +312,7 @@ class Graph(Target):
 
     def take(self, data: bytes) -> None:
         """Open it."""
-        from adadino.exported import ExportedModel
+        from adadino.runtime.exported import ExportedModel
 
         ExportedModel(self._file("n.onnx", data), device="cpu")
 

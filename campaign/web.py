@@ -116,7 +116,12 @@ class Requests(Web):
     """Whole requests: a line, headers, an empty line, a body."""
 
     name = "api"
-    modules = ("adadino.web.body", "adadino.web.guard", "adadino.web.intake", "adadino.web.options")
+    modules = (
+        "adadino.web.http.body",
+        "adadino.web.http.guard",
+        "adadino.web.http.intake",
+        "adadino.web.http.options",
+    )
 
     def seeds(self) -> Sequence[bytes]:
         """Jobs on files of the server above all; every other route once."""
@@ -161,7 +166,7 @@ class Uploads(Web):
     """A form with two images."""
 
     name = "upload"
-    modules = ("adadino.web.uploads", "adadino.web.rasters", "adadino.web.options")
+    modules = ("adadino.web.http.uploads", "adadino.web.jobs.rasters", "adadino.web.http.options")
 
     FIELDS = (("name", b"a town"), ("model", b"tiny"), ("bands", b"1,1,1"), ("scale", b"0,3000"),
               ("register", b"true"))  # fmt: skip
@@ -226,7 +231,7 @@ class Records(Web):
     """What an earlier server left of a job: its record and its result."""
 
     name = "jobs"
-    modules = ("adadino.web.records", "adadino.web.store", "adadino.web.display")
+    modules = ("adadino.web.jobs.records", "adadino.web.jobs.store", "adadino.web.view.display")
 
     def seeds(self) -> Sequence[bytes]:
         """A job that is done and one that was running, a zero byte before the result."""
@@ -239,8 +244,8 @@ class Records(Web):
 
     def take(self, data: bytes) -> None:
         """Begin as a new server does, and look at all there is; what is no job is not there."""
-        from adadino.web.manager import Manager
-        from adadino.web.store import JobStore
+        from adadino.web.jobs.manager import Manager
+        from adadino.web.jobs.store import JobStore
 
         folder = self.service.store.path(self.demo)
         record, _, result = data.partition(b"\0")

@@ -12,12 +12,12 @@ from PIL import Image
 from torch import nn
 
 from adadino.data.folder import PairFolder, fingerprint
-from adadino.data.synthetic import write_dataset
-from adadino.devices import choose_device
+from adadino.data.synthetic.world import write_dataset
 from adadino.errors import ConfigError
 from adadino.evaluation import PROTOCOLS, Protocol, evaluate, pr_picture
 from adadino.metrics import Confusion
 from adadino.model.adadino import AdaDINO
+from adadino.runtime.devices import choose_device
 from tests.conftest import SMALL, randomise
 
 

@@ -18,8 +18,8 @@ from adadino.export import ExportOptions, export
 from adadino.export import write as story
 from adadino.export.freeze import choose_chunks, freeze_chunks
 from adadino.export.portable import Pair, portable
-from adadino.exported import ExportedModel
 from adadino.model.adadino import AdaDINO
+from adadino.runtime.exported import ExportedModel
 from tests.conftest import SMALL, randomise, with_backbone, with_bscs, with_cgla, with_cpgr
 from tests.scene_runs import two_dates
 

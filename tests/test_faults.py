@@ -15,8 +15,8 @@ from rasterio.transform import from_origin
 
 from adadino.area.units import Dates
 from adadino.data.folder import PairFolder
-from adadino.data.prepare import prepare
-from adadino.data.synthetic import write_dataset, write_geotiff_pair
+from adadino.data.prepare.run import prepare
+from adadino.data.synthetic.world import write_dataset, write_geotiff_pair
 from adadino.errors import AdaDINOError
 from adadino.evaluation import Protocol, evaluate
 from adadino.export import ExportOptions, export
@@ -24,10 +24,10 @@ from adadino.export import write as export_story
 from adadino.files import locked, sole_writer, sweep, work_folder, write_atomic
 from adadino.model.checkpoint import save
 from adadino.training.run import train
-from adadino.web.records import Job
+from adadino.web.jobs.records import Job
+from adadino.web.jobs.store import JobStore
 from adadino.web.server import serve
 from adadino.web.settings import Settings
-from adadino.web.store import JobStore
 from tests.area.regions import area, make_model, tree
 from tests.disks import closed_folder, fill, full_after, small_disk
 from tests.scene_runs import NAMES, a_model, run

@@ -8,10 +8,10 @@ import torch.nn.functional as F
 from torch.profiler import ProfilerActivity, profile
 
 from adadino import paper
+from adadino.benchmark.cost import count_flops, ffn_ms, gflops
 from adadino.config import Config, preset
 from adadino.model.adadino import AdaDINO
 from adadino.model.backbone import Backbone
-from adadino.profiling import count_flops, ffn_ms, gflops
 from tests.conftest import with_backbone, with_bscs, with_cgla, with_cpgr
 
 VITL = preset("vitl16")

@@ -21,14 +21,14 @@ from affine import Affine
 from PIL import Image
 from rasterio.windows import Window
 
-from adadino.data.synthetic import make_pair
+from adadino.data.synthetic.world import make_pair
 from adadino.errors import AdaDINOError, AdaDINOWarning, InputError, VectorWarning, WriteError
-from adadino.geo.cog import CHANGE_COLOUR, MASK, PROBABILITY, raster_writer
 from adadino.geo.grid import Grid
-from adadino.geo.overview import read_pair
-from adadino.geo.register import Shift
-from adadino.geo.vector import polygons
-from adadino.result import SceneResult
+from adadino.geo.polygons.vector import polygons
+from adadino.geo.read.register import Shift
+from adadino.geo.write.cog import CHANGE_COLOUR, MASK, PROBABILITY, raster_writer
+from adadino.geo.write.overview import read_pair
+from adadino.scene.result import SceneResult
 from tests.geo.rasters import write
 
 H, W = 120, 170
@@ -402,5 +402,5 @@ def test_pixels_and_an_unsure_shift_are_named(tmp_path):
 
 
 def test_results_do_not_need_torch():
-    code = "import sys, adadino.result; sys.exit('torch' in sys.modules)"
+    code = "import sys, adadino.scene.result; sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

@@ -16,9 +16,9 @@ from PIL import Image
 from typer.testing import CliRunner
 
 from adadino.cli.app import app
-from adadino.data.synthetic import make_pair, write_geotiff_pair
+from adadino.data.synthetic.world import make_pair, write_geotiff_pair
 from adadino.errors import AdaDINOError, ConfigError, MemoryWarning
-from adadino.geo.tiles import Plan, plan
+from adadino.geo.tile.tiles import Plan, plan
 from adadino.model.adadino import AdaDINO, Output
 from adadino.model.checkpoint import save
 from adadino.scene import SceneOptions, predict_scene
@@ -111,7 +111,7 @@ def test_batches_as_in_the_paper_depend_on_their_size(scene, model, tmp_path):
 
 def test_bytes_that_travel_as_bytes_are_what_floats_would_be(scene, model, tmp_path, monkeypatch):
     run(scene, model, tmp_path / "bytes")
-    monkeypatch.setattr("adadino.geo.raster.PairReader.holds_bytes", False)
+    monkeypatch.setattr("adadino.geo.read.raster.PairReader.holds_bytes", False)
     run(scene, model, tmp_path / "floats")
     assert files(tmp_path / "bytes") == files(tmp_path / "floats")
 

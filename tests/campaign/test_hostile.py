@@ -25,19 +25,19 @@ from adadino.area.pairs import read_pairs
 from adadino.area.units import Dates, Unit
 from adadino.cli.app import app
 from adadino.data.images import read_image
-from adadino.data.manifest import FILE_NAME, Manifest
-from adadino.data.prepare import prepare
-from adadino.data.synthetic import write_geotiff_pair
+from adadino.data.prepare.manifest import FILE_NAME, Manifest
+from adadino.data.prepare.run import prepare
+from adadino.data.synthetic.world import write_geotiff_pair
 from adadino.errors import AdaDINOError, ConfigError, DataError, InputError, WeightsError
 from adadino.geo.grid import Grid, match
-from adadino.geo.source import describe, open_dataset
+from adadino.geo.read.source import describe, open_dataset
 from adadino.model.checkpoint import load, save
 from adadino.schema import build, override, read_yaml
 from adadino.training.config import RunConfig
-from adadino.web.manager import Manager
-from adadino.web.records import RECORD, Job
+from adadino.web.jobs.manager import Manager
+from adadino.web.jobs.records import RECORD, Job
+from adadino.web.jobs.store import JobStore
 from adadino.web.settings import Settings
-from adadino.web.store import JobStore
 
 
 @pytest.fixture(scope="module")

@@ -21,7 +21,7 @@ from hypothesis import strategies as st
 
 from adadino import schema
 from adadino.area.pairs import read_pairs
-from adadino.data.manifest import FILE_NAME, Manifest
+from adadino.data.prepare.manifest import FILE_NAME, Manifest
 from adadino.errors import AdaDINOError, ConfigError, DataError, InputError
 from adadino.training.config import RunConfig, load_run
 

@@ -10,11 +10,11 @@ import pytest
 
 from adadino import config as presets
 from adadino import paper
-from adadino.engine import report as reports
-from adadino.engine.benchmark import run
-from adadino.engine.measured import Protocol, Report, Row
+from adadino.benchmark import report as reports
+from adadino.benchmark.cost import gflops
+from adadino.benchmark.measured import Protocol, Report, Row
+from adadino.benchmark.run import run
 from adadino.engine.model import Engine
-from adadino.profiling import gflops
 from tests.conftest import SMALL
 
 KEYS = {"mode", "k", "batch", "pairs_per_s", "speedup", "ffn_ms", "gflops", "memory_gb"}

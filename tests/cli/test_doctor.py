@@ -10,7 +10,8 @@ from importlib import metadata
 
 import pytest
 
-from adadino import doctor, extras
+from adadino import extras
+from adadino.cli import doctor_checks as doctor
 from adadino.cli.app import main
 
 GEO = ("rasterio", "pyogrio", "shapely", "geopandas", "skimage", "pyproj")
@@ -192,7 +193,9 @@ def test_a_missing_module_leads_to_its_extra(module, extra):
 
 def test_a_command_whose_extra_is_missing_says_so_in_one_sentence(monkeypatch, capsys):
     monkeypatch.setitem(sys.modules, "rasterio", None)
-    for name in [name for name in sys.modules if name.startswith(("adadino.scene", "adadino.res"))]:
+    for name in [
+        name for name in sys.modules if name.startswith(("adadino.scene", "adadino.runtime"))
+    ]:
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setattr(sys, "argv", ["adadino", "predict", "a.tif", "b.tif", "-o", "c.tif"])
     with pytest.raises(SystemExit) as end:

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from adadino.data import synthetic
 from adadino.data.folder import PairFolder
+from adadino.data.synthetic import world as synthetic
 from tests.data.miniatures import tree
 
 THREE = ("--train", 2, "--val", 1, "--test", 1, "--size", 32, "-q")

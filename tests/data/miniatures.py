@@ -12,8 +12,8 @@ import pytest
 from numpy.typing import NDArray
 from PIL import Image
 
-from adadino.data import benchmarks
-from adadino.data.benchmarks import BENCHMARKS
+from adadino.data.prepare import benchmarks
+from adadino.data.prepare.benchmarks import BENCHMARKS
 
 TILE = 8
 LEVIR = ("A", "B", "label")

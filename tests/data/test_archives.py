@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from adadino.data import archives
-from adadino.data.archives import Source
+from adadino.data.prepare import archives
+from adadino.data.prepare.archives import Source
 from adadino.errors import DataError
 
 FILES = {"A/1.png": b"one", "B/1.png": b"two", "label/1.PNG": b"three", "list/train.txt": b"1.png"}

@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from adadino.data.benchmarks import BENCHMARKS
 from adadino.data.folder import PairFolder
-from adadino.data.manifest import Manifest
-from adadino.data.prepare import prepare
+from adadino.data.prepare.benchmarks import BENCHMARKS
+from adadino.data.prepare.manifest import Manifest
+from adadino.data.prepare.run import prepare
 from adadino.errors import DataError
 from tests.data.miniatures import (
     EXPECTED,

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 from PIL import Image
 
-from adadino.data.manifest import Manifest
-from adadino.data.prepare import prepare
+from adadino.data.prepare.manifest import Manifest
+from adadino.data.prepare.run import prepare
 from adadino.errors import DataError
 from tests.data.miniatures import (
     LEVIR,

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from PIL import Image
 
-from adadino.data.prepare import prepare
+from adadino.data.prepare.run import prepare
 from adadino.errors import ConfigError, DataError
 from tests.data.miniatures import TILE, write_scene, write_splits, zip_folder
 

@@ -17,11 +17,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from PIL import Image
 
-from adadino.data import synthetic
-from adadino.data._world.layout import Layout
-from adadino.data._world.rings import Rings
-from adadino.data._world.view import draw_views
-from adadino.data.synthetic import (
+from adadino.data.synthetic import world as synthetic
+from adadino.data.synthetic.layout import Layout
+from adadino.data.synthetic.rings import Rings
+from adadino.data.synthetic.view import draw_views
+from adadino.data.synthetic.world import (
     CHANGES,
     HELD_OUT,
     PLANS,
@@ -60,7 +60,7 @@ def test_a_seed_gives_the_same_bytes_again() -> None:
 
 def test_a_seed_gives_the_same_bytes_in_another_process() -> None:
     code = (
-        "import hashlib; from adadino.data.synthetic import make_pair; "
+        "import hashlib; from adadino.data.synthetic.world import make_pair; "
         "print(hashlib.sha256(b''.join(a.tobytes() for a in make_pair(7, 96))).hexdigest())"
     )
     run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
@@ -148,7 +148,7 @@ def test_streets_of_a_radial_town_are_rings_and_spokes_around_a_square() -> None
 
 def test_torch_and_rasterio_are_not_imported() -> None:
     code = (
-        "import sys; from adadino.data.synthetic import make_pair; make_pair(0, 32); "
+        "import sys; from adadino.data.synthetic.world import make_pair; make_pair(0, 32); "
         "print([name for name in ('torch', 'rasterio', 'scipy') if name in sys.modules])"
     )
     run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

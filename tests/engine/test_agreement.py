@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import nn
 
-from adadino.engine.agreement import agree
+from adadino.benchmark.agreement import agree
 from adadino.metrics import Confusion
 from adadino.model.detector import Detector, Normalize, Output
 

@@ -9,9 +9,9 @@ import sys
 import pytest
 import torch
 
+from adadino.benchmark.cost import exact_fp32
+from adadino.benchmark.modes import arithmetic
 from adadino.engine.cache import cache_folder, keep_compiled
-from adadino.engine.modes import arithmetic
-from adadino.profiling import exact_fp32
 
 NAMES = ("TORCHINDUCTOR_CACHE_DIR", "TRITON_CACHE_DIR")
 

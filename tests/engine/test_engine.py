@@ -13,7 +13,7 @@ import torch
 from adadino.config import Config, StreamConfig
 from adadino.engine import Engine, optimize
 from adadino.engine.graph import Graphs
-from adadino.engine.kernels import attention, gather, select
+from adadino.engine.ops import attention, gather, select
 from adadino.errors import ConfigError, InputError
 from adadino.model.adadino import AdaDINO
 from adadino.model.checkpoint import new_model

@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import nn
 
-from adadino.engine.kernels import (
+from adadino.engine.ops import (
     activation,
     attention,
     gather,
@@ -22,14 +22,14 @@ from tests.engine.poison import poisoned
 
 pytest.importorskip("triton", reason="the kernels are Triton's; pip install triton to test them")
 
-from adadino.engine.gpu import activation as gpu_activation
-from adadino.engine.gpu import attention as gpu_attention
-from adadino.engine.gpu import gather as gpu_gather
-from adadino.engine.gpu import local as gpu_local
-from adadino.engine.gpu import norm as gpu_norm
-from adadino.engine.gpu import residual as gpu_residual
-from adadino.engine.gpu import rope as gpu_rope
-from adadino.engine.gpu import select as gpu_select
+from adadino.engine.kernels import activation as gpu_activation
+from adadino.engine.kernels import attention as gpu_attention
+from adadino.engine.kernels import gather as gpu_gather
+from adadino.engine.kernels import local as gpu_local
+from adadino.engine.kernels import norm as gpu_norm
+from adadino.engine.kernels import residual as gpu_residual
+from adadino.engine.kernels import rope as gpu_rope
+from adadino.engine.kernels import select as gpu_select
 
 DTYPES = [torch.float32, torch.bfloat16]
 DIMS = [16, 24]  # a power of two, and one that leaves a block partly empty

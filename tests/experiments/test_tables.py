@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from adadino.benchmark.cost import gflops
 from adadino.config import PRESETS
 from adadino.evaluation import Protocol
 from adadino.experiments.runs import Setting, run_config
@@ -14,7 +15,6 @@ from adadino.experiments.small import SMALL
 from adadino.experiments.table import PAPER
 from adadino.experiments.tables import TABLES
 from adadino.peers import ABSENT, PEERS
-from adadino.profiling import gflops
 
 ALL = [(table.name, row) for table in TABLES.values() for row in table.rows]
 ROWS = [(table, row) for table, row in ALL if row.study is PAPER]

@@ -12,7 +12,7 @@ from affine import Affine
 from rasterio.errors import NotGeoreferencedWarning
 from rasterio.windows import Window
 
-from adadino.geo.raster import PairReader, PairWindow, open_pair
+from adadino.geo.read.raster import PairReader, PairWindow, open_pair
 
 UTM = "EPSG:32631"
 NORTH_UP = Affine(2.0, 0.0, 500_000.0, 0.0, -2.0, 4_000_000.0)

@@ -10,7 +10,7 @@ from affine import Affine
 from rasterio.enums import ColorInterp
 
 from adadino.errors import BandWarning, GridWarning, InputError
-from adadino.geo.raster import open_pair
+from adadino.geo.read.raster import open_pair
 from tests.geo.rasters import NORTH_UP, H, W, noise, read, write
 
 

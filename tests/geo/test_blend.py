@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from adadino.data.synthetic import make_pair
-from adadino.geo.blend import Blender, blend_weight
-from adadino.geo.tiles import pad_reflect, plan, select
+from adadino.data.synthetic.world import make_pair
+from adadino.geo.tile.blend import Blender, blend_weight
+from adadino.geo.tile.tiles import pad_reflect, plan, select
 
 
 def blend(height, width, tiles, answers, weight, *, order=None, drain_every=1, start=0):

@@ -18,9 +18,9 @@ from rasterio.crs import CRS
 from rasterio.errors import RasterioIOError
 
 from adadino.errors import WriteError
-from adadino.geo.cog import MASK, PROBABILITY, raster_writer
 from adadino.geo.grid import Grid
-from adadino.geo.qml import write_qml
+from adadino.geo.write.cog import MASK, PROBABILITY, raster_writer
+from adadino.geo.write.qml import write_qml
 
 UTM = CRS.from_epsg(32633)
 NORTH_UP = Affine(0.5, 0, 4e5, 0, -0.5, 5e6)

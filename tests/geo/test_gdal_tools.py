@@ -15,10 +15,10 @@ from affine import Affine
 from rasterio.crs import CRS
 
 from adadino.errors import VectorWarning
-from adadino.geo.cog import CHANGE_COLOUR, MASK, PROBABILITY, Layer, raster_writer
 from adadino.geo.grid import Grid
-from adadino.geo.layers import write_layer
-from adadino.geo.vector import polygons
+from adadino.geo.polygons.vector import polygons
+from adadino.geo.write.cog import CHANGE_COLOUR, MASK, PROBABILITY, Layer, raster_writer
+from adadino.geo.write.layers import write_layer
 
 pytestmark = pytest.mark.skipif(
     shutil.which("gdalinfo") is None or shutil.which("ogrinfo") is None,

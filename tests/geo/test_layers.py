@@ -16,10 +16,10 @@ from rasterio.crs import CRS
 from shapely.geometry import shape
 
 from adadino.errors import InputError, VectorWarning, WriteError
-from adadino.geo import layers
 from adadino.geo.grid import Grid
-from adadino.geo.layers import write_layer
-from adadino.geo.vector import polygons
+from adadino.geo.polygons.vector import polygons
+from adadino.geo.write import layers
+from adadino.geo.write.layers import write_layer
 
 FIELDS = ["id", "area_m2", "perimeter_m", "prob_mean", "prob_max"]
 SUFFIXES = [".gpkg", ".geojson", ".json", ".fgb", ".shp"]

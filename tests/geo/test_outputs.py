@@ -14,8 +14,8 @@ from rasterio.crs import CRS
 from scipy import ndimage
 
 from adadino.geo.grid import Grid
-from adadino.geo.layers import write_layer
-from adadino.geo.vector import polygons
+from adadino.geo.polygons.vector import polygons
+from adadino.geo.write.layers import write_layer
 
 H, W = 160, 220
 GRIDS = {

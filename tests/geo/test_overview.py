@@ -10,11 +10,11 @@ from hypothesis import strategies as st
 from PIL import Image
 from rasterio.crs import CRS
 
-from adadino.data.synthetic import make_pair
-from adadino.geo import overview
-from adadino.geo.cog import CHANGE_COLOUR
+from adadino.data.synthetic.world import make_pair
 from adadino.geo.grid import Grid
-from adadino.geo.overview import (
+from adadino.geo.write import overview
+from adadino.geo.write.cog import CHANGE_COLOUR
+from adadino.geo.write.overview import (
     HEADER,
     LEAST_WIDTH,
     NODATA,

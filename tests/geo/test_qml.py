@@ -7,8 +7,8 @@ from xml.etree import ElementTree
 
 import pytest
 
-from adadino.geo.cog import CHANGE_COLOUR, MASK
-from adadino.geo.qml import write_qml
+from adadino.geo.write.cog import CHANGE_COLOUR, MASK
+from adadino.geo.write.qml import write_qml
 
 RED = "#{:02x}{:02x}{:02x}".format(*CHANGE_COLOUR)
 

@@ -11,7 +11,7 @@ from affine import Affine
 from rasterio.windows import Window
 
 from adadino.errors import BandWarning, ConfigError, GridWarning, InputError, SameFileWarning
-from adadino.geo.raster import open_pair
+from adadino.geo.read.raster import open_pair
 from tests.geo.rasters import NORTH_UP, H, W, bilinear, everything, noise, read, write
 
 

@@ -16,8 +16,8 @@ from rasterio.features import rasterize
 
 from adadino.errors import BackboneWarning, GridWarning, RegistrationWarning
 from adadino.model.adadino import AdaDINO
-from adadino.result import SceneResult
 from adadino.scene import SceneOptions, predict_scene
+from adadino.scene.result import SceneResult
 from tests.conftest import SMALL, randomise
 
 pytestmark = [

@@ -10,11 +10,11 @@ from affine import Affine
 from numpy.typing import NDArray
 from PIL import Image
 
-from adadino.data import synthetic
-from adadino.data.synthetic import World, make_pair
+from adadino.data.synthetic import world as synthetic
+from adadino.data.synthetic.world import World, make_pair
 from adadino.errors import RegistrationWarning
 from adadino.geo.grid import Grid
-from adadino.geo.register import Read, Shift, estimate_shift
+from adadino.geo.read.register import Read, Shift, estimate_shift
 
 MARGIN = 16
 

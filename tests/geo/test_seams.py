@@ -6,8 +6,8 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from adadino.geo.seams import join_parts, load_part, save_part, trace_part
-from adadino.geo.vector import trace
+from adadino.geo.polygons.seams import join_parts, load_part, save_part, trace_part
+from adadino.geo.polygons.vector import trace
 
 
 @settings(max_examples=25)

@@ -16,7 +16,7 @@ from rasterio.warp import transform as reproject
 from rasterio.windows import Window
 
 from adadino.errors import GridWarning, InputError
-from adadino.geo.raster import open_pair
+from adadino.geo.read.raster import open_pair
 from tests.geo.rasters import NORTH_UP, UTM, H, W, bilinear, everything, noise, read, write
 
 

@@ -17,7 +17,7 @@ from shapely.geometry import box, shape
 
 from adadino.errors import InputError
 from adadino.geo.grid import Grid
-from adadino.geo.stac import write_item
+from adadino.geo.write.stac import write_item
 from tests.geo.rasters import noise, write
 
 UTM = Grid(CRS.from_epsg(32633), Affine(10, 0, 4e5, 0, -10, 5.8e6), 3000, 2000)

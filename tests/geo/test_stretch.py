@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from adadino.geo.stretch import (
+from adadino.geo.read.stretch import (
     BYTES,
     SAMPLE_PIXELS,
     Stretch,

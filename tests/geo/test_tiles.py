@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from adadino.errors import ConfigError
-from adadino.geo.fill import fill_invalid
-from adadino.geo.tiles import Plan, Tile, pad_reflect, plan, select
+from adadino.geo.tile.fill import fill_invalid
+from adadino.geo.tile.tiles import Plan, Tile, pad_reflect, plan, select
 
 sizes = st.integers(1, 50)
 

@@ -19,10 +19,10 @@ from rasterio.features import rasterize
 from scipy import ndimage
 
 from adadino.errors import ConfigError, InputError
-from adadino.geo import vector
-from adadino.geo.components import find_components
 from adadino.geo.grid import Grid
-from adadino.geo.vector import polygons
+from adadino.geo.polygons import vector
+from adadino.geo.polygons.components import find_components
+from adadino.geo.polygons.vector import polygons
 
 FIELDS = ["id", "area_m2", "perimeter_m", "prob_mean", "prob_max"]
 UTM = CRS.from_epsg(32633)

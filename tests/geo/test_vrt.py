@@ -8,8 +8,8 @@ import rasterio
 from affine import Affine
 
 from adadino.errors import InputError
-from adadino.geo.raster import open_pair
-from adadino.geo.vrt import write_mosaic
+from adadino.geo.read.raster import open_pair
+from adadino.geo.write.vrt import write_mosaic
 from tests.geo.rasters import NORTH_UP, everything, noise, write
 
 

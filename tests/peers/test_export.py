@@ -11,8 +11,8 @@ from adadino.errors import AdaDINOError, ConfigError
 from adadino.export import ExportOptions, export
 from adadino.export.metadata import describe
 from adadino.export.portable import Pair, portable
-from adadino.exported import ExportedModel
 from adadino.peers import PEERS, build_peer
+from adadino.runtime.exported import ExportedModel
 from adadino.scene import predict_scene
 from tests.conftest import SMALL, randomise
 from tests.scene_runs import two_dates

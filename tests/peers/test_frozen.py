@@ -8,6 +8,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 
+from adadino.benchmark.cost import count_flops
 from adadino.errors import ConfigError
 from adadino.model.adadino import AdaDINO
 from adadino.peers import build_peer
@@ -16,7 +17,6 @@ from adadino.peers.frozen import FrozenPeer, baseline
 from adadino.peers.peftcd import LowRank
 from adadino.peers.tome import Pairing, Tokens, ToMe, _start, attend
 from adadino.peers.ttp import TimeGate
-from adadino.profiling import count_flops
 from tests.conftest import SMALL, randomise
 
 

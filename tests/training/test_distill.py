@@ -8,7 +8,7 @@ from torch import nn
 
 from adadino.model.adadino import AdaDINO
 from adadino.model.lite0 import Lite0
-from adadino.training.distill import (
+from adadino.training.pretrain.distill import (
     Student,
     distillation_loss,
     drop_chunks,

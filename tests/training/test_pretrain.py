@@ -12,16 +12,16 @@ from safetensors.torch import load_file
 
 from adadino.config import preset
 from adadino.data.folder import PairFolder
-from adadino.data.synthetic import make_pair, write_dataset
+from adadino.data.synthetic.world import make_pair, write_dataset
 from adadino.errors import AdaDINOError, ConfigError, DataError, TrainingError
 from adadino.files import locked
 from adadino.model.adadino import AdaDINO
 from adadino.model.checkpoint import build
 from adadino.model.lite0 import Lite0, _their_name
-from adadino.training import archive
-from adadino.training.distill import Student
-from adadino.training.pretrain import PretrainConfig, _tiles, pretrain
-from adadino.training.probe import average_precision, probe
+from adadino.training.pretrain import archive
+from adadino.training.pretrain.distill import Student
+from adadino.training.pretrain.probe import average_precision, probe
+from adadino.training.pretrain.run import PretrainConfig, _tiles, pretrain
 
 
 @pytest.fixture(scope="module")

@@ -14,7 +14,6 @@ import pytest
 import torch
 from PIL import Image
 
-from adadino import pictures
 from adadino.data.folder import PairFolder, fingerprint
 from adadino.errors import (
     AdaDINOError,
@@ -26,6 +25,7 @@ from adadino.errors import (
 from adadino.evaluation import Protocol, evaluate
 from adadino.files import locked
 from adadino.model.checkpoint import load, read_settings
+from adadino.reporting import pictures
 from adadino.training.config import load_run
 from adadino.training.run import train
 from tests.training.runs import config, last, run, same

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import torch
 
-from adadino.data.synthetic import World, make_pair
+from adadino.data.synthetic.world import World, make_pair
 from adadino.model import checkpoint
 from adadino.model.adadino import AdaDINO
-from adadino.web.demo import SEED, SIDE
+from adadino.web.jobs.demo import SEED, SIDE
 from tests.conftest import SMALL, randomise, with_bscs
 
 

@@ -13,8 +13,8 @@ import numpy as np
 import pytest
 import rasterio
 
-from adadino.data.synthetic import World, write_geotiff_pair
-from adadino.web.demo import SEED, SHIPPED, SIDE, STEPS
+from adadino.data.synthetic.world import World, write_geotiff_pair
+from adadino.web.jobs.demo import SEED, SHIPPED, SIDE, STEPS
 from tests.web.browsing import Watched, api, save_downloads, slide, upload
 from tests.web.conftest import start
 from tests.web.contrast import contrasts
@@ -70,7 +70,7 @@ def test_the_default_model_finds_in_the_demo_what_is_shipped(browser, default, t
     with rasterio.open(SHIPPED / "probability.tif") as theirs:
         # Cut to steps; and processors round differently.
         np.testing.assert_allclose(theirs.read(1), chance, atol=1 / STEPS + 2e-3)
-        again = "the bundled model has changed: python -m adadino.web.demo"
+        again = "the bundled model has changed: python -m adadino.web.jobs.demo"
         assert theirs.tags()["ADADINO_MODEL"] == tags["ADADINO_MODEL"], again
     found = chance >= 0.5
     assert 2 * (found & right).sum() / (found.sum() + right.sum()) > 0.9  # F1

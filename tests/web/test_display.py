@@ -8,11 +8,11 @@ import pytest
 from affine import Affine
 from rasterio.crs import CRS
 
-from adadino.geo.cog import PROBABILITY, raster_writer
 from adadino.geo.grid import Grid
-from adadino.web import change
-from adadino.web.display import Display, lay_out
-from adadino.web.mercator import evaluate
+from adadino.geo.write.cog import PROBABILITY, raster_writer
+from adadino.web.view import change
+from adadino.web.view.display import Display, lay_out
+from adadino.web.view.mercator import evaluate
 
 UTM = CRS.from_epsg(32633)
 

@@ -10,8 +10,8 @@ from starlette.requests import Request
 
 from adadino.errors import ConfigError
 from adadino.web.app import create_app
-from adadino.web.body import chunks
-from adadino.web.problems import RefusedError
+from adadino.web.http.body import chunks
+from adadino.web.http.problems import RefusedError
 from adadino.web.settings import Limits, Settings, choose_models
 
 TOKEN = "correct horse battery"

@@ -6,11 +6,11 @@ import json
 
 import pytest
 
-from adadino.web.manager import Manager
-from adadino.web.records import Job, read_record
+from adadino.web.jobs.manager import Manager
+from adadino.web.jobs.records import Job, read_record
+from adadino.web.jobs.store import JobGoneError, JobStore
+from adadino.web.jobs.worker import RESULT
 from adadino.web.settings import Limits, Settings
-from adadino.web.store import JobGoneError, JobStore
-from adadino.web.worker import RESULT
 
 
 def add(store, client="a", *, created=0.0, state="queued", **more):

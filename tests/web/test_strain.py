@@ -18,13 +18,14 @@ import uvicorn
 from fastapi.testclient import TestClient
 from PIL import Image
 
-from adadino.data.synthetic import write_geotiff_pair
+from adadino.data.synthetic.world import write_geotiff_pair
 from adadino.errors import WriteError
-from adadino.web import body, connection, store
 from adadino.web.app import create_app
-from adadino.web.demo import demo_job, unpack_demo
+from adadino.web.http import body, connection
+from adadino.web.jobs import store
+from adadino.web.jobs.demo import demo_job, unpack_demo
+from adadino.web.jobs.worker import Worker
 from adadino.web.settings import Limits, Settings
-from adadino.web.worker import Worker
 from tests.disks import full_after
 
 

@@ -12,7 +12,7 @@ from adadino.errors import ConfigError
 from adadino.export import ExportOptions, export
 from adadino.model.adadino import AdaDINO
 from adadino.peers import build_peer
-from adadino.web.worker import Worker
+from adadino.web.jobs.worker import Worker
 from tests.web.models import small_checkpoint
 
 

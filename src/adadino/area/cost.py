@@ -9,8 +9,8 @@ from pathlib import Path
 import numpy as np
 
 from adadino.area.units import Dates, Scene, Unit, count_tiles
-from adadino.geo.source import describe, open_dataset
-from adadino.geo.tiles import Plan
+from adadino.geo.read.source import describe, open_dataset
+from adadino.geo.tile.tiles import Plan
 from adadino.scene import SceneOptions
 
 RATE = 338.0

@@ -25,13 +25,13 @@ from adadino.area.units import Dates, Scene, Unit
 from adadino.area.worker import Job
 from adadino.errors import InputError
 from adadino.files import write_atomic
-from adadino.geo.cog import MASK, PROBABILITY, Layer
 from adadino.geo.grid import Grid, crs_name
-from adadino.geo.layers import write_layer
-from adadino.geo.qml import write_qml
-from adadino.geo.seams import join_parts, load_part
-from adadino.geo.vector import measured
-from adadino.geo.vrt import Piece, write_vrt
+from adadino.geo.polygons.seams import join_parts, load_part
+from adadino.geo.polygons.vector import measured
+from adadino.geo.write.cog import MASK, PROBABILITY, Layer
+from adadino.geo.write.layers import write_layer
+from adadino.geo.write.qml import write_qml
+from adadino.geo.write.vrt import Piece, write_vrt
 
 if TYPE_CHECKING:
     from rasterio.crs import CRS

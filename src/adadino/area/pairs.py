@@ -21,7 +21,7 @@ from typing import Any
 
 from adadino.area.units import Dates
 from adadino.errors import InputError
-from adadino.geo.vrt import write_mosaic
+from adadino.geo.write.vrt import write_mosaic
 
 FOLDERS = (("before", "after"), ("A", "B"))
 SUFFIXES = (".tif", ".tiff", ".vrt", ".png", ".jpg", ".jpeg", ".jp2")

@@ -19,9 +19,9 @@ from adadino.area.pool import Outcomes, RayPool, run_here
 from adadino.area.units import SIDE, Dates, Scene, Unit, cut, open_scenes
 from adadino.area.worker import Job, model_facts
 from adadino.errors import ConfigError, InputError
-from adadino.exported import is_exported
 from adadino.files import locked
-from adadino.geo.vector import check_limits
+from adadino.geo.polygons.vector import check_limits
+from adadino.runtime.exported import is_exported
 from adadino.scene import SceneOptions
 from adadino.scene.facts import option_facts
 from adadino.scene.pace import Pace, Report
@@ -166,7 +166,7 @@ def _device(name: str, model: str, pool: RayPool | None) -> str:
         return name
     if is_exported(model):
         return name
-    from adadino.devices import choose_device
+    from adadino.runtime.devices import choose_device
 
     return choose_device(name).type
 

@@ -12,10 +12,10 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 from adadino.errors import AdaDINOError, ConfigError
-from adadino.geo.cog import BLOCK
 from adadino.geo.grid import Grid, match
-from adadino.geo.source import describe
-from adadino.geo.tiles import Plan
+from adadino.geo.read.source import describe
+from adadino.geo.tile.tiles import Plan
+from adadino.geo.write.cog import BLOCK
 from adadino.scene import SceneOptions
 
 SIDE = 4096

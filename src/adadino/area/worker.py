@@ -22,17 +22,17 @@ import adadino
 from adadino.area.ledger import Ledger, Record, dates_facts
 from adadino.area.units import Dates, Unit
 from adadino.errors import AdaDINOError, AdaDINOWarning, ConfigError, InputError, WeightsError
-from adadino.exported import is_exported
 from adadino.files import write_atomic
-from adadino.geo.cog import BLOCK
-from adadino.geo.register import Shift
-from adadino.geo.seams import save_part, trace_part
-from adadino.geo.stretch import BYTES, Stretch
+from adadino.geo.polygons.seams import save_part, trace_part
+from adadino.geo.read.register import Shift
+from adadino.geo.read.stretch import BYTES, Stretch
+from adadino.geo.write.cog import BLOCK
+from adadino.runtime.exported import is_exported
+from adadino.runtime.runner import Runner, open_runner
 from adadino.scene import SceneOptions
 from adadino.scene.facts import scene_tags
 from adadino.scene.outputs import Targets, change_flags, write_rasters
 from adadino.scene.pair import Pair, check_different, check_size, open_dates, reopen_dates
-from adadino.scene.runner import Runner, open_runner
 from adadino.scene.stream import choose, plan_tiles, predict_rows
 
 ATTEMPTS = 5

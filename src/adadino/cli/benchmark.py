@@ -13,7 +13,7 @@ from adadino.cli.output import Json, Quiet, print_json, print_table
 if TYPE_CHECKING:
     import torch
 
-    from adadino.engine.modes import Mode
+    from adadino.benchmark.modes import Mode
 
 BATCHES = (1, 2, 4, 8, 16, 32, 64)
 SIZES = (256, 512, 1024, 2048, 4096)
@@ -67,11 +67,12 @@ def command(
     """Measure throughput, FFN time, GFLOPs and memory with random weights."""
     import torch
 
+    from adadino.benchmark import report
+    from adadino.benchmark import run as benchmark
+    from adadino.benchmark.measured import Protocol
     from adadino.config import preset as find_preset
-    from adadino.devices import choose_device
-    from adadino.engine import benchmark, report
-    from adadino.engine.measured import Protocol
     from adadino.errors import ConfigError
+    from adadino.runtime.devices import choose_device
 
     where = choose_device(device)
     if threads is not None:
@@ -163,7 +164,7 @@ def _shapes(
 
 
 def _leave_alone(output: Path) -> None:
-    from adadino.engine import report
+    from adadino.benchmark import report
     from adadino.errors import ConfigError
 
     if there := [path for path in report.files(output) if path.exists()]:
@@ -183,7 +184,7 @@ def _numbers(option: str, text: str, most: int) -> list[int]:
 
 
 def _modes(text: str) -> list[Mode]:
-    from adadino.engine.modes import MODES
+    from adadino.benchmark.modes import MODES
     from adadino.errors import ConfigError
 
     asked = text.split(",")

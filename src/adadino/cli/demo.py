@@ -11,7 +11,7 @@ import typer
 from adadino.cli.output import Json, Quiet, print_json, progress
 
 if TYPE_CHECKING:
-    from adadino.result import SceneResult
+    from adadino.scene.result import SceneResult
 
 SEED = 20_261_116
 """The day the pair was made; outside the seeds of every split that `adadino synthesize` writes."""
@@ -42,7 +42,7 @@ def command(
     json: Json = False,
 ) -> None:
     """Write a synthetic pair as GeoTIFFs, find its changes as a user would, score and show them."""
-    from adadino.data.synthetic import HELD_OUT, write_geotiff_pair
+    from adadino.data.synthetic.world import HELD_OUT, write_geotiff_pair
     from adadino.scene import predict_scene
 
     if pair is not None and (size is not None or seed is not None):
@@ -135,7 +135,7 @@ def _remove_truth(folder: Path, *pair: Path) -> None:
 
 def _is_unseen(model: str, seed: int) -> bool:
     """Whether a model is known not to have been trained on a seed: the bundled one alone is."""
-    from adadino.data.synthetic import split_seeds
+    from adadino.data.synthetic.world import split_seeds
     from adadino.model.weights import bundled
 
     sets, pairs = TRAINED
@@ -164,8 +164,8 @@ def _read(path: Path, shape: tuple[int, int] | None = None) -> Any:
 
 def _draw(result: SceneResult, truth: Path | None, path: Path) -> None:
     """Before, after, probability, change over after and, where the truth is known, the errors."""
-    from adadino.geo.overview import highlighted, read_pair
-    from adadino.pictures import captioned_sheet, error_map, heat
+    from adadino.geo.write.overview import highlighted, read_pair
+    from adadino.reporting.pictures import captioned_sheet, error_map, heat
 
     height, width = result.grid.height, result.grid.width
     step = max(1.0, max(height, width) / SIDE)

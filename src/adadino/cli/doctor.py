@@ -12,7 +12,7 @@ from adadino.cli.output import Json, print_json
 def command(json: Json = False) -> None:
     """Check Python, torch, GPU, memory, GDAL, extras and weights; exit code 0 if usable."""
     from adadino import __version__
-    from adadino.doctor import examine, usable
+    from adadino.cli.doctor_checks import examine, usable
 
     checks = examine()
     works = usable(checks)

@@ -42,11 +42,11 @@ def command(
 ) -> None:
     """Score a model: one confusion matrix over all pixels of the split."""
     from adadino.data.folder import PairFolder
-    from adadino.devices import choose_device
     from adadino.errors import ConfigError, WriteError
     from adadino.evaluation import PROTOCOLS, Protocol, evaluate, pr_picture
     from adadino.files import write_atomic
     from adadino.model.checkpoint import load
+    from adadino.runtime.devices import choose_device
 
     for path in () if output is None or overwrite else (output / name for name in FILES):
         if path.exists():

@@ -37,7 +37,7 @@ def command(
     json: Json = False,
 ) -> None:
     """Print a model's parameters by component, GFLOPs, licence, normalisation and next command."""
-    from adadino.exported import ExportedModel, is_exported
+    from adadino.runtime.exported import ExportedModel, is_exported
 
     if is_exported(model):
         said = ExportedModel(str(model), device="cpu").metadata
@@ -61,11 +61,11 @@ def describe(
     import torch
 
     from adadino import paper
+    from adadino.benchmark.cost import gflops
     from adadino.errors import ConfigError
     from adadino.model.adadino import AdaDINO
     from adadino.model.checkpoint import new_model
     from adadino.model.weights import read_backbone
-    from adadino.profiling import gflops
 
     name, config, trained = find_config(model, preset, backbone)
     weights = None

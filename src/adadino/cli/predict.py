@@ -112,7 +112,7 @@ def command(
 
 def _model(name: str, backbone: str | None) -> Detector | str:
     """The model; an exported one by its name, since it needs no torch to be opened."""
-    from adadino.exported import is_exported
+    from adadino.runtime.exported import is_exported
 
     if is_exported(name):
         if backbone is not None:

@@ -32,7 +32,7 @@ def command(
     json: Json = False,
 ) -> None:
     """Cut a dataset into tiles, check the counts, write a manifest; run again to resume."""
-    from adadino.data.prepare import prepare
+    from adadino.data.prepare.run import prepare
 
     with progress(f"preparing {name}", quiet=quiet or json) as report:
         manifest = prepare(

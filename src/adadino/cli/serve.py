@@ -95,7 +95,7 @@ def _require(source: str) -> None:
     places = Path(source), Path(source, weights), BUNDLED / source / weights
     if any(os.path.isfile(path) for path in places):  # noqa: PTH113, names may be too long for pathlib
         return
-    from adadino.exported import ExportedModel, is_exported
+    from adadino.runtime.exported import ExportedModel, is_exported
 
     if is_exported(source):
         ExportedModel(source, device="cpu")  # raises, saying what is missing

@@ -14,9 +14,9 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from adadino.engine.beside import Beside
-from adadino.engine.kernels.local import affine_silu, context, depthwise, group_affine
-from adadino.engine.kernels.norm import pair_norm
-from adadino.engine.kernels.residual import gated_residual_
+from adadino.engine.ops.local import affine_silu, context, depthwise, group_affine
+from adadino.engine.ops.norm import pair_norm
+from adadino.engine.ops.residual import gated_residual_
 from adadino.model.cgla import CGLA, Responses
 
 _SIGN = {"antisymmetric": -1, "symmetric": 1, "none": 1}

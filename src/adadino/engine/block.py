@@ -10,8 +10,8 @@ import torch
 from torch import Tensor, nn
 
 from adadino.engine.ffn import FFN
-from adadino.engine.kernels.attention import attention
-from adadino.engine.kernels.norm import layer_norm, layer_norm_pooled
+from adadino.engine.ops.attention import attention
+from adadino.engine.ops.norm import layer_norm, layer_norm_pooled
 from adadino.engine.rows import Kind, Rows, product, quantize
 from adadino.model.backbone import Block
 

@@ -13,9 +13,9 @@ from typing import Literal
 
 import torch
 
-from adadino.engine.kernels import has_triton
-from adadino.engine.kernels.norm import layer_norm
 from adadino.engine.model import Engine, computes_bf16, optimize
+from adadino.engine.ops import has_triton
+from adadino.engine.ops.norm import layer_norm
 from adadino.errors import AdaDINOWarning, ConfigError
 from adadino.model.adadino import AdaDINO
 from adadino.model.detector import Detector

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from adadino.engine.adapter import Adapter, BlindAdapter
 from adadino.engine.beside import Beside
 from adadino.engine.block import FastBlock
-from adadino.engine.kernels.norm import layer_norm
+from adadino.engine.ops.norm import layer_norm
 from adadino.engine.policy import FastPolicy
 from adadino.engine.rows import Kind
 from adadino.model.backbone import Block, rope_tables

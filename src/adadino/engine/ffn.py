@@ -15,9 +15,9 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
-from adadino.engine.kernels import on_gpu
-from adadino.engine.kernels.activation import activate
-from adadino.engine.kernels.gather import Chunks, gather
+from adadino.engine.ops import on_gpu
+from adadino.engine.ops.activation import activate
+from adadino.engine.ops.gather import Chunks, gather
 from adadino.engine.rows import Kind, Rows, product, quantize
 from adadino.model.backbone import Block
 

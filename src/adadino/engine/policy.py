@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from torch import Tensor, nn
 
-from adadino.engine.kernels.select import select
+from adadino.engine.ops.select import select
 from adadino.model.bscs import Policy
 
 

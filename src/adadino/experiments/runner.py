@@ -24,10 +24,10 @@ from typing import Any
 
 import torch
 
-from adadino.data.benchmarks import BENCHMARKS
+from adadino.benchmark.cost import gflops, throughput
 from adadino.data.folder import PairFolder, find_pairs, fingerprint
-from adadino.data.synthetic import write_dataset
-from adadino.devices import choose_device
+from adadino.data.prepare.benchmarks import BENCHMARKS
+from adadino.data.synthetic.world import write_dataset
 from adadino.engine.model import Engine, optimize
 from adadino.errors import BackboneWarning, DataError
 from adadino.evaluation import Protocol, evaluate, same_size
@@ -38,7 +38,7 @@ from adadino.model.adadino import AdaDINO
 from adadino.model.checkpoint import load, new_model
 from adadino.model.detector import Detector
 from adadino.model.weights import bundled, is_hub_id
-from adadino.profiling import gflops, throughput
+from adadino.runtime.devices import choose_device
 from adadino.training.config import RunConfig
 from adadino.training.run import train
 from adadino.training.speed import ready

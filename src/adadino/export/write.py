@@ -206,7 +206,7 @@ def _write_pt2(
 def _write_onnx(
     part: Path, pair: Pair, options: ExportOptions, size: int | None, compared: Compare
 ) -> dict[str, Any]:
-    from adadino.exported import open_session, run_pair
+    from adadino.runtime.exported import open_session, run_pair
 
     names: tuple[str, ...] = ("before", "after")
     module: nn.Module = pair

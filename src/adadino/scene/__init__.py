@@ -5,8 +5,8 @@ ahead in threads; `forward` runs the model; `stream` blends its answers into row
 those on disk, so that a killed run goes on; `outputs` makes files of them.
 """
 
-from adadino.result import SceneResult
 from adadino.scene.options import SceneOptions
 from adadino.scene.predict import predict_scene
+from adadino.scene.result import SceneResult
 
 __all__ = ["SceneOptions", "SceneResult", "predict_scene"]

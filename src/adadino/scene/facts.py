@@ -5,10 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 
 import adadino
+from adadino.runtime.runner import Runner
 from adadino.scene.journal import file_facts
 from adadino.scene.options import SceneOptions
 from adadino.scene.pair import Pair
-from adadino.scene.runner import Runner
 
 
 def scene_facts(pair: Pair, forward: Runner, digest: str) -> dict[str, object]:

@@ -18,7 +18,9 @@ from numpy.typing import NDArray
 from rasterio.errors import NotGeoreferencedWarning
 
 from adadino.errors import WriteError
-from adadino.geo.cog import (
+from adadino.geo.grid import Grid
+from adadino.geo.polygons.vector import polygons
+from adadino.geo.write.cog import (
     MASK,
     PROBABILITY,
     Layer,
@@ -27,10 +29,8 @@ from adadino.geo.cog import (
     check_target,
     raster_writer,
 )
-from adadino.geo.grid import Grid
-from adadino.geo.layers import FORMATS, write_layer
-from adadino.geo.qml import write_qml
-from adadino.geo.vector import polygons
+from adadino.geo.write.layers import FORMATS, write_layer
+from adadino.geo.write.qml import write_qml
 from adadino.scene.journal import Journal
 from adadino.scene.options import SceneOptions
 

@@ -14,9 +14,9 @@ import rasterio
 from rasterio.windows import Window
 
 from adadino.errors import AdaDINOWarning, InputError, RegistrationWarning
-from adadino.geo.raster import PairReader, PairWindow, open_pair
-from adadino.geo.register import Shift, estimate_shift
-from adadino.geo.stretch import Stretch
+from adadino.geo.read.raster import PairReader, PairWindow, open_pair
+from adadino.geo.read.register import Shift, estimate_shift
+from adadino.geo.read.stretch import Stretch
 from adadino.scene.options import SceneOptions
 
 ImagePath = str | PathLike[str]

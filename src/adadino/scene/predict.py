@@ -21,10 +21,10 @@ from typing import TYPE_CHECKING
 
 from adadino.errors import ConfigError
 from adadino.files import work_folder
-from adadino.geo.cog import BLOCK
 from adadino.geo.grid import Grid
-from adadino.geo.stac import write_item
-from adadino.result import SceneResult
+from adadino.geo.write.cog import BLOCK
+from adadino.geo.write.stac import write_item
+from adadino.runtime.runner import Runner, open_runner
 from adadino.scene.facts import scene_facts, scene_tags
 from adadino.scene.journal import Journal, clear_remnant, open_journal, outputs_begun
 from adadino.scene.options import SceneOptions
@@ -37,7 +37,7 @@ from adadino.scene.outputs import (
 )
 from adadino.scene.pace import Report
 from adadino.scene.pair import ImagePath, Pair, check_different, check_size, open_dates
-from adadino.scene.runner import Runner, open_runner
+from adadino.scene.result import SceneResult
 from adadino.scene.stream import fill
 
 if TYPE_CHECKING:

@@ -18,12 +18,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from adadino.errors import WeightsError
-from adadino.geo.blend import Blender, blend_weight
-from adadino.geo.raster import PairReader
-from adadino.geo.tiles import Plan, Tile
+from adadino.geo.read.raster import PairReader
+from adadino.geo.tile.blend import Blender, blend_weight
+from adadino.geo.tile.tiles import Plan, Tile
+from adadino.runtime.runner import Answers, Runner
 from adadino.scene.journal import Journal
 from adadino.scene.pace import Pace, Report
-from adadino.scene.runner import Answers, Runner
 from adadino.scene.tiles import Group, Images, read_groups, read_tile
 
 Rows = tuple[int, NDArray[np.float32]]

@@ -17,9 +17,9 @@ import numpy as np
 from numpy.typing import NDArray
 from rasterio.windows import Window
 
-from adadino.geo.fill import fill_invalid
-from adadino.geo.raster import PairReader
-from adadino.geo.tiles import Tile, pad_reflect
+from adadino.geo.read.raster import PairReader
+from adadino.geo.tile.fill import fill_invalid
+from adadino.geo.tile.tiles import Tile, pad_reflect
 
 COLUMNS = 512, 2048
 """The fewest and most columns one thread reads before the next thread's begin."""

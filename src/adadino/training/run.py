@@ -35,8 +35,8 @@ from adadino.files import locked, write_atomic
 from adadino.model.checkpoint import build, kind_of, save
 from adadino.model.detector import Detector
 from adadino.peers import find_peer
+from adadino.reporting.card import model_card
 from adadino.training.callbacks import AtomicCheckpointIO, Bar, Keeper, Reporter
-from adadino.training.card import model_card
 from adadino.training.config import RunConfig
 from adadino.training.data import PairData
 from adadino.training.folder import (

@@ -11,11 +11,11 @@ from fastapi.staticfiles import StaticFiles
 from starlette.types import Scope
 
 import adadino
-from adadino.web.api import info_routes, job_routes
-from adadino.web.guard import STATIC, Guard
-from adadino.web.metrics import Counting
-from adadino.web.problems import HANDLERS
-from adadino.web.results import result_routes
+from adadino.web.http.api import info_routes, job_routes
+from adadino.web.http.guard import STATIC, Guard
+from adadino.web.http.metrics import Counting
+from adadino.web.http.problems import HANDLERS
+from adadino.web.http.results import result_routes
 from adadino.web.service import Service
 from adadino.web.settings import Settings
 

@@ -11,7 +11,7 @@ import uvicorn
 from adadino.errors import AdaDINOError
 from adadino.files import locked
 from adadino.web.app import create_app
-from adadino.web.connection import PatientProtocol
+from adadino.web.http.connection import PatientProtocol
 from adadino.web.settings import Settings
 
 

@@ -10,19 +10,19 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import adadino
-from adadino.web.demo import demo_job, make_demo, shipped_mark, unpack_demo
-from adadino.web.display import Display
-from adadino.web.manager import Manager
-from adadino.web.metrics import Metrics
-from adadino.web.problems import RefusedError
-from adadino.web.records import ENDED, Job
-from adadino.web.schemas import JobOut
+from adadino.web.http.metrics import Metrics
+from adadino.web.http.problems import RefusedError
+from adadino.web.http.schemas import JobOut
+from adadino.web.jobs.demo import demo_job, make_demo, shipped_mark, unpack_demo
+from adadino.web.jobs.manager import Manager
+from adadino.web.jobs.records import ENDED, Job
+from adadino.web.jobs.store import JobStore
 from adadino.web.settings import Settings
-from adadino.web.store import JobStore
-from adadino.web.tiles import Layer, draw_tile, layer_path
+from adadino.web.view.display import Display
+from adadino.web.view.tiles import Layer, draw_tile, layer_path
 
 if TYPE_CHECKING:
-    from adadino.web.change import Cut
+    from adadino.web.view.change import Cut
 
 TILE_BYTES = 96 * 2**20
 CUTS = 12
@@ -116,7 +116,7 @@ class Service:
 
     def cut(self, identity: str, threshold: float) -> tuple[Cut, Display]:
         """The polygons for the screen, from memory if they were cut lately."""
-        from adadino.web.change import cut_for_screen
+        from adadino.web.view.change import cut_for_screen
 
         _, folder, display = self.finished(identity)
         key = (identity, threshold)
@@ -157,4 +157,4 @@ def _changed(source: str) -> float:
 
 
 def _import_heavy() -> None:
-    import adadino.web.change  # noqa: F401
+    import adadino.web.view.change  # noqa: F401

@@ -1,23 +1,9 @@
-"""The engine's operations that are not matrix products, each in plain PyTorch.
+"""Triton kernels: one for each operation of `adadino.engine.ops`, same names and arguments.
 
-On a GPU with Triton each of them is one kernel (`adadino.engine.gpu`), tested against the plain
-one; everywhere else the plain one runs.
+All of them are bound by memory, so each reads its operands once, computes in float32 and writes its
+results once. Block shapes at the top of a file are what a GPU wants tuned. Numbers that follow the
+batch are `do_not_specialize`: Triton would compile a kernel again for a batch of one, and again for
+one that sixteen divides, and gain nothing. A few loops over an image's tokens are unrolled by their
+count, and compiled once for each size of image. Imported only where Triton runs;
+`TRITON_INTERPRET=1` runs them on a CPU, which is how the tests do it.
 """
-
-from __future__ import annotations
-
-from functools import cache
-from importlib.util import find_spec
-
-from torch import Tensor
-
-
-@cache
-def has_triton() -> bool:
-    """Whether Triton is installed."""
-    return find_spec("triton") is not None
-
-
-def on_gpu(x: Tensor) -> bool:
-    """Whether the Triton kernel should run instead of the plain operation."""
-    return x.is_cuda and has_triton()

@@ -1,55 +1,112 @@
-"""Attention with the queries' rotation inside, for token counts that are no multiple of a tile."""
+# ruff: noqa: N803  (what a kernel takes as a compile-time constant is written in capitals)
+"""Attention over a few prefix tokens and a grid of patches, the queries turned as they are read.
+
+The patches of a grid often fill whole tiles, and 5 tokens more would cost a tile of 64 or 128: here
+the prefix has a narrow tile of its own at the start, and the loop behind it needs no mask.
+"""
 
 from __future__ import annotations
 
 import torch
-import torch.nn.functional as F
+import triton
+import triton.language as tl
 from torch import Tensor
-from torch.nn.attention import SDPBackend, sdpa_kernel
 
-from adadino.engine.kernels import on_gpu
 from adadino.engine.kernels.rope import rope_
 
-MOST = 2048
-"""Tokens up to which our kernel replaces cuDNN's and a rotation of the queries in memory. It wins
-by not filling a tile of 128 for five tokens (410 us against 435 at 1029 tokens; at 1024 cuDNN needs
-312), which long sequences do not mind."""
-BACKENDS = [
-    SDPBackend.CUDNN_ATTENTION,
-    SDPBackend.FLASH_ATTENTION,
-    SDPBackend.EFFICIENT_ATTENTION,
-    SDPBackend.MATH,
-]
-"""In the order of preference on a GPU: PyTorch's own order begins with an older kernel."""
+QUERIES, KEYS = 64, 64
+"""The tile of scores."""
+WARPS, STAGES = 4, 3
+LOG2E = 1.4426950408889634
+
+
+@triton.jit
+def _attention(
+    qkv,
+    cos,
+    sin,
+    out,
+    factor,
+    TOKENS: tl.constexpr,
+    PREFIX: tl.constexpr,
+    HEAD: tl.constexpr,
+    HEADS: tl.constexpr,
+    DIM: tl.constexpr,
+    QUERIES: tl.constexpr,
+    KEYS: tl.constexpr,
+):
+    image, head = tl.program_id(1) // HEADS, tl.program_id(1) % HEADS
+    D: tl.constexpr = HEADS * DIM
+    HALF: tl.constexpr = DIM // 2
+    base = qkv + image.to(tl.int64) * TOKENS * 3 * D + head * DIM
+    channel = tl.arange(0, DIM)[None]
+    row = (tl.program_id(0) * QUERIES + tl.arange(0, QUERIES))[:, None]
+    there = row < TOKENS
+    # A query beside itself with its halves exchanged: what the rotation mixes in.
+    partner = (channel + HALF) % DIM
+    q = tl.load(base + row * 3 * D + channel, mask=there, other=0.0).to(tl.float32)
+    mixed = tl.load(base + row * 3 * D + partner, mask=there, other=0.0).to(tl.float32)
+    table = row * DIM + channel % HALF
+    c = tl.load(cos + table, mask=there, other=0.0)
+    s = tl.load(sin + table, mask=there, other=0.0)
+    q = (q * c + tl.where(channel < HALF, -mixed, mixed) * s).to(qkv.dtype.element_ty)
+
+    top = tl.full([QUERIES], -1e30, tl.float32)
+    total = tl.zeros([QUERIES], tl.float32)
+    y = tl.zeros([QUERIES, DIM], tl.float32)
+    if PREFIX > 0:
+        few = tl.arange(0, HEAD)
+        inside = few < PREFIX
+        at_few = base + D + few[None] * 3 * D + tl.arange(0, DIM)[:, None]
+        k_few = tl.load(at_few, mask=inside[None], other=0.0)
+        at_few = base + 2 * D + few[:, None] * 3 * D + channel
+        v_few = tl.load(at_few, mask=inside[:, None], other=0.0)
+        near = tl.where(inside[None], tl.dot(q, k_few, input_precision="ieee"), -1e30)
+        top = tl.max(near, 1)
+        near = tl.exp2(near * factor - (top * factor)[:, None])
+        total = tl.sum(near, 1)
+        y = tl.dot(near.to(v_few.dtype), v_few, input_precision="ieee")
+    for start in range(PREFIX, TOKENS, KEYS):
+        key = start + tl.arange(0, KEYS)
+        at_k = base + D + key[None] * 3 * D + tl.arange(0, DIM)[:, None]
+        at_v = base + 2 * D + key[:, None] * 3 * D + channel
+        if (TOKENS - PREFIX) % KEYS == 0:
+            k, v = tl.load(at_k), tl.load(at_v)
+            score = tl.dot(q, k, input_precision="ieee")
+        else:
+            k = tl.load(at_k, mask=(key < TOKENS)[None], other=0.0)
+            v = tl.load(at_v, mask=(key < TOKENS)[:, None], other=0.0)
+            score = tl.where((key < TOKENS)[None], tl.dot(q, k, input_precision="ieee"), -1e30)
+        higher = tl.maximum(top, tl.max(score, 1))
+        p = tl.exp2(score * factor - (higher * factor)[:, None])
+        fade = tl.exp2((top - higher) * factor)
+        total = total * fade + tl.sum(p, 1)
+        y = tl.dot(p.to(v.dtype), v, y * fade[:, None], input_precision="ieee")
+        top = higher
+    at = out + (image.to(tl.int64) * TOKENS + row) * D + head * DIM + channel
+    tl.store(at, (y / total[:, None]).to(out.dtype.element_ty), mask=there)
 
 
 def attention(qkv: Tensor, cos: Tensor, sin: Tensor, *, heads: int, prefix: int) -> Tensor:
-    """Attend over all tokens.
-
-    Args:
-        qkv: Queries, keys and values (B, N, 3D), not rotated yet; overwritten.
-        cos: (N, head_dim), float32.
-        sin: (N, head_dim), float32.
-        heads: Number of heads.
-        prefix: Tokens in front of the patches: what keeps N from being a multiple of a tile.
-
-    Returns:
-        (B, N, D), contiguous.
-    """
+    """See `kernels.attention.attention`."""
+    qkv = rope_(qkv, cos, sin, heads=heads, queries=False)  # every query meets a key: turned once
     B, N, D = qkv.shape[0], qkv.shape[1], qkv.shape[2] // 3
-    if N <= MOST and on_gpu(qkv) and fits(qkv.dtype, D // heads):
-        from adadino.engine.gpu.attention import attention as kernel
-
-        return kernel(qkv, cos, sin, heads=heads, prefix=prefix)
-    q, k, v = rope_(qkv, cos, sin, heads=heads).view(B, N, 3, heads, -1).permute(2, 0, 3, 1, 4)
-    if qkv.is_cuda:
-        with sdpa_kernel(BACKENDS, set_priority=True):
-            y = F.scaled_dot_product_attention(q, k, v)
-    else:
-        y = F.scaled_dot_product_attention(q, k, v)
-    return y.transpose(1, 2).reshape(B, N, D)
-
-
-def fits(dtype: torch.dtype, head_dim: int) -> bool:
-    """Whether the kernel takes it: 16 bits, and heads that tensor cores and shared memory hold."""
-    return dtype == torch.bfloat16 and head_dim in (16, 32, 64)
+    dim = D // heads
+    out = torch.empty(B, N, D, device=qkv.device, dtype=qkv.dtype)
+    _attention[(triton.cdiv(N, QUERIES), B * heads)](
+        qkv,
+        cos,
+        sin,
+        out,
+        dim**-0.5 * LOG2E,
+        TOKENS=N,
+        PREFIX=prefix,
+        HEAD=max(16, triton.next_power_of_2(prefix)),
+        HEADS=heads,
+        DIM=dim,
+        QUERIES=QUERIES,
+        KEYS=KEYS,
+        num_warps=WARPS,
+        num_stages=STAGES,
+    )
+    return out

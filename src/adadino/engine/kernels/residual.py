@@ -1,12 +1,72 @@
-"""Eq. 6 and 7: gate the two residuals, add them to the tokens in place, and say how much."""
+# ruff: noqa: N803  (what a kernel takes as a compile-time constant is written in capitals)
+"""CGLA's last step: seven maps of tokens are read or written, each once."""
 
 from __future__ import annotations
 
 import torch
+import triton
+import triton.language as tl
 from torch import Tensor
 
-from adadino.engine.kernels import on_gpu
-from adadino.model.pair import split_dates
+ROWS = 2
+"""Places that a program holds at once, in both dates."""
+
+
+@triton.jit
+def _tanh(x):
+    return 2.0 * tl.sigmoid(2.0 * x) - 1.0
+
+
+@triton.jit(do_not_specialize=["pairs", "tokens", "prefix"])
+def _gated_residual(
+    x,
+    local,
+    delta,
+    gate_spatial,
+    gate_channel,
+    gamma_self,
+    gamma_delta,
+    features,
+    q_delta,
+    pairs,
+    tokens,
+    prefix,
+    sign,
+    D: tl.constexpr,
+    BLOCK: tl.constexpr,
+    ROWS: tl.constexpr,
+    SIGNED: tl.constexpr,
+):
+    pair = tl.program_id(1)
+    patch = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
+    places = tokens - prefix
+    there = patch < places
+    column = tl.arange(0, BLOCK)
+    inside = column < D
+    mask = there[:, None] & inside[None]
+    place = (pair * places + patch).to(tl.int64)
+    both = place[:, None] * 2 * D + column[None]
+    spatial = tl.load(gate_spatial + place, mask=there, other=0.0)
+    channel = tl.load(gate_channel + pair * D + column, mask=inside, other=0.0)
+    gate = spatial[:, None] * channel[None]
+    d = gate * tl.load(delta + place[:, None] * D + column[None], mask=mask, other=0.0).to(
+        tl.float32
+    )
+    if SIGNED:
+        f1 = tl.load(features + both, mask=mask, other=0.0).to(tl.float32)
+        f2 = tl.load(features + both + D, mask=mask, other=0.0).to(tl.float32)
+        d *= _tanh(f1 - f2)
+    tl.store(q_delta + place, tl.sum(tl.abs(d), 1) / D, mask=there)
+    own = gate * tl.load(gamma_self + column, mask=inside, other=0.0)[None]
+    temporal = d * tl.load(gamma_delta + column, mask=inside, other=0.0)[None]
+    at1 = x + (pair * tokens + prefix + patch).to(tl.int64)[:, None] * D + column[None]
+    at2 = x + ((pairs + pair) * tokens + prefix + patch).to(tl.int64)[:, None] * D + column[None]
+    l1 = tl.load(local + both, mask=mask, other=0.0).to(tl.float32)
+    l2 = tl.load(local + both + D, mask=mask, other=0.0).to(tl.float32)
+    x1 = tl.load(at1, mask=mask, other=0.0).to(tl.float32) + own * l1 + temporal
+    x2 = tl.load(at2, mask=mask, other=0.0).to(tl.float32) + own * l2 + sign * temporal
+    tl.store(at1, x1.to(x.dtype.element_ty), mask=mask)
+    tl.store(at2, x2.to(x.dtype.element_ty), mask=mask)
 
 
 def gated_residual_(
@@ -21,43 +81,29 @@ def gated_residual_(
     sign: int,
     features: Tensor | None = None,
 ) -> Tensor:
-    """Add CGLA's residual to the patch tokens of both dates, in place.
-
-    Args:
-        x: Tokens (2B, N, D), prefix included.
-        local: f_loc of both dates (B, hw, 2, D).
-        delta: f_delta of the pair (B, hw, D).
-        gate_spatial: (B, hw), float32.
-        gate_channel: (B, D), float32.
-        gamma_self: (D,), eta included, float32.
-        gamma_delta: (D,), eta included, float32; zeros for no injection.
-        sign: The delta's sign in the second date: -1 antisymmetric, +1 symmetric.
-        features: F1 and F2 (B, hw, 2, D) if the delta takes its sign from tanh(F1 - F2).
-
-    Returns:
-        q_delta (B, hw): the channel mean of the gated delta's magnitude, float32.
-    """
-    if on_gpu(x):
-        from adadino.engine.gpu.residual import gated_residual_ as kernel
-
-        return kernel(
-            x,
-            local,
-            delta,
-            gate_spatial=gate_spatial,
-            gate_channel=gate_channel,
-            gamma_self=gamma_self,
-            gamma_delta=gamma_delta,
-            sign=sign,
-            features=features,
-        )
-    gate = gate_channel[:, None] * gate_spatial[..., None]  # (B, hw, D)
-    d = gate * delta.float()
-    if features is not None:
-        d = d * torch.tanh((features[:, :, 0] - features[:, :, 1]).float())
-    prefix = x.shape[1] - local.shape[1]
-    temporal = d * gamma_delta
-    for date, tokens in enumerate(split_dates(x[:, prefix:])):
-        update = gate * gamma_self * local[:, :, date].float()
-        tokens.add_((update + (temporal if date == 0 else sign * temporal)).to(x.dtype))
-    return d.abs().mean(-1)
+    """See `kernels.residual.gated_residual_`."""
+    assert all(t.is_contiguous() for t in (x, local, delta))
+    pairs, tokens, D = x.shape[0] // 2, x.shape[1], x.shape[2]
+    places = local.shape[1]
+    q_delta = torch.empty(pairs, places, device=x.device, dtype=torch.float32)
+    _gated_residual[(triton.cdiv(places, ROWS), pairs)](
+        x,
+        local,
+        delta,
+        gate_spatial,
+        gate_channel,
+        gamma_self,
+        gamma_delta,
+        delta if features is None else features,
+        q_delta,
+        pairs,
+        tokens,
+        tokens - places,
+        float(sign),
+        D=D,
+        BLOCK=triton.next_power_of_2(D),
+        ROWS=ROWS,
+        SIGNED=features is not None,
+        num_warps=4,
+    )
+    return q_delta

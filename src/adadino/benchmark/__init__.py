@@ -1,0 +1,1 @@
+"""How fast a model is and what it costs: timings, FLOPs, and whether a fast one still agrees."""

@@ -1,0 +1,101 @@
+"""The modes of a benchmark, and whether what one answers may be timed.
+
+- `paper`: the plain model, fp32, TF32 off, eager.
+- `fp32`: the engine in the same arithmetic, not compiled.
+- `fast`: the engine, bf16 where the device computes in it.
+- `fp8`, `int8`: the engine with the frozen weights in eight bits; on a GPU, on a CPU.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+from adadino.benchmark.cost import exact_fp32, wait
+from adadino.engine.model import Engine, optimize
+from adadino.errors import ConfigError
+from adadino.model.adadino import AdaDINO
+from adadino.model.detector import Detector, Output
+
+Mode = Literal["paper", "fp32", "fast", "fp8", "int8"]
+MODES: tuple[Mode, ...] = ("paper", "fp32", "fast", "fp8", "int8")
+
+
+def arithmetic(mode: Mode) -> AbstractContextManager[None]:
+    """How a mode computes: `paper` and `fp32` without TF32, the engine as its users have it.
+
+    What the benchmark compiles is then what they find in the cache.
+    """
+    return exact_fp32() if mode in ("paper", "fp32") else nullcontext()
+
+
+class ModeError(ConfigError):
+    """A mode that the device cannot run."""
+
+
+def make(plain: AdaDINO, mode: Mode, **engine: bool) -> Detector:
+    """The model of a mode.
+
+    Args:
+        plain: The model in fp32.
+        mode: Which mode.
+        engine: `compile` and `cuda_graph` of `optimize`, if not its defaults.
+
+    Raises:
+        ModeError: The device cannot run it; the message says why.
+    """
+    device = plain.normalize.mean.device.type
+    if mode == "paper":
+        return plain
+    if mode == "fp8" and device != "cuda":
+        raise ModeError(f"fp8 needs a GPU; on {device} it would only be emulated")
+    if mode == "int8" and device != "cpu":
+        raise ModeError(f"int8 is for CPUs; the device is {device}")
+    if mode == "fp32":  # the paper's arithmetic: nothing compiled, as in its eager mode
+        engine = {"compile": False} | engine
+    return optimize(plain, precision="auto" if mode == "fast" else mode, **engine)
+
+
+def check(model: Detector, plain: AdaDINO, mode: Mode, images: list[Tensor]) -> float:
+    """Compare a mode's answers with the plain model's in fp32, on fresh images, before it is timed.
+
+    Returns:
+        The seconds that its pass took: the first, with compilation.
+
+    Raises:
+        ModeError: They are others; the message has the error.
+    """
+    device, C = images[0].device, plain.config.bscs.chunks
+    fresh = [torch.rand_like(image) for image in images]
+    # Given, or a policy on the edge would choose others: half of them, not the same everywhere.
+    blocks = range(plain.config.backbone.depth)
+    chunks = torch.stack([torch.randperm(C)[: C // 2].sort().values for _ in blocks]).to(device)
+    with torch.inference_mode():
+        with exact_fp32():
+            expected = plain(*fresh, chunks=chunks).logits
+        torch.full((1 << 24,), math.nan, device=device)  # what nobody writes is likely seen
+        with arithmetic(mode):
+            wait(device)
+            began = time.perf_counter()
+            got = without_graph(model)(*fresh, chunks=chunks).logits
+            wait(device)
+            taken = time.perf_counter() - began
+    error = float((got - expected).norm() / expected.norm())
+    within = 1e-3 if mode == "fp32" else 0.25
+    if not error < within:
+        raise ModeError(
+            f"it answers otherwise than the plain model: the logits are off by {error:.1e} of "
+            f"their norm, where {within:.0e} is allowed"
+        )
+    return taken
+
+
+def without_graph(model: Detector) -> Callable[..., Output]:
+    """A forward pass whose layers can be timed one by one: a replayed graph shows none."""
+    return model.unrecorded if isinstance(model, Engine) else model

@@ -1,0 +1,162 @@
+"""A benchmark for people: Markdown, CSV and a plot; the paper's figures in columns of their own."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Sequence
+from pathlib import Path
+
+from adadino import paper
+from adadino.benchmark.measured import Reference, Report, Row
+from adadino.files import write_atomic
+
+OURS = ("GFLOPs", "FFN ms/pair", "pairs/s", "speed-up")
+HEADER = [
+    "mode",
+    "k",
+    "batch",
+    "px",
+    *(column for name in OURS for column in (name, f"paper: {name}")),
+    "x eager fp32",
+    "GB",
+    "first call, s",
+]
+
+
+def cells(report: Report, *, published: bool) -> list[list[str]]:
+    """The rows as text.
+
+    Args:
+        report: The benchmark.
+        published: Whether the model is the one of the paper's Table 3.
+    """
+    return [_cells(row, published=published) for row in report.rows]
+
+
+def quoted(row: Row) -> dict[str, float]:
+    """What Table 3 has for a row: GFLOPs of any batch of its images, times of its batch of 16."""
+    found = {"gflops": paper.GFLOPS.get(row.k)} if row.size == 256 else {}
+    if found and row.batch == 16:
+        found["ffn_ms"] = paper.FFN_MS.get(row.k)
+        found["pairs_per_s"] = paper.PAIRS_PER_S.get(row.k)
+        found["speedup"] = paper.SPEEDUP.get(row.k)
+    return {name: value for name, value in found.items() if value is not None}
+
+
+def _cells(row: Row, *, published: bool) -> list[str]:
+    theirs = quoted(row) if published else {}
+    text = [row.mode, str(row.k), str(row.batch), str(row.size)]
+    for name, form in (
+        ("gflops", ".2f"),
+        ("ffn_ms", ".3f"),
+        ("pairs_per_s", ".2f"),
+        ("speedup", ".2f"),
+    ):
+        text.append(_number(getattr(row, name), form))
+        text.append(_number(theirs.get(name), ".2f"))
+    rest = (row.over_fp32, ".2f"), (row.memory_gb, ".2f"), (row.first_call_s, ".1f")
+    return [*text, *(_number(value, form) for value, form in rest)]
+
+
+def _number(value: float | None, form: str) -> str:
+    return "" if value is None else format(value, form)
+
+
+def _reference_row(one: Reference) -> list[str]:
+    """An encoder that is not ours under the same header."""
+    found = {
+        "mode": f"transformers' encoder, {one.name}",
+        "batch": str(one.batch),
+        "px": str(one.size),
+        "pairs/s": f"{one.pairs_per_s:.2f}",
+    }
+    return [found.get(column, "") for column in HEADER]
+
+
+def reference_cells(report: Report) -> list[list[str]]:
+    """The encoders that are not ours as text: name, batch, size, pairs/s."""
+    return [
+        [one.name, str(one.batch), str(one.size), f"{one.pairs_per_s:.2f}"]
+        for one in report.reference
+    ]
+
+
+def files(folder: Path) -> list[Path]:
+    """What a benchmark leaves in a folder: Markdown, CSV, a plot."""
+    return [folder / f"benchmark.{suffix}" for suffix in ("md", "csv", "png")]
+
+
+def write(
+    report: Report, folder: Path, *, title: str, published: bool, sweep: str | None, note: str = ""
+) -> list[Path]:
+    """Save the three files, the note under the table; returns those that were written."""
+    body = cells(report, published=published)
+    lines = [f"# {title}", "", *_markdown(HEADER, body), ""]
+    lines += [note, ""] if note else []
+    if report.reference:
+        lines += ["transformers' DINOv3ViTModel, the encoder alone, in the same run:", ""]
+        columns = ["encoder", "batch", "px", "pairs/s"]
+        lines += [*_markdown(columns, reference_cells(report)), ""]
+    lines += [f"- not measured: {reason}" for reason in report.skipped]
+    text = io.StringIO()
+    others = [_reference_row(one) for one in report.reference]
+    csv.writer(text, lineterminator="\n").writerows([HEADER, *body, *others])
+    paths = files(folder)
+    write_atomic(paths[0], "\n".join(lines).rstrip() + "\n")
+    write_atomic(paths[1], text.getvalue())
+    return paths if plot(report, paths[2], title=title, sweep=sweep) else paths[:2]
+
+
+def _markdown(header: Sequence[str], body: Sequence[Sequence[str]]) -> list[str]:
+    lines = [header, ["---"] * len(header), *body]
+    return ["| " + " | ".join(line) + " |" for line in lines]
+
+
+def plot(report: Report, path: Path, *, title: str, sweep: str | None) -> bool:
+    """Pairs/s, and on a GPU memory, against k or what was swept.
+
+    Returns:
+        Whether there is a plot: not without rows, not without matplotlib.
+    """
+    if not report.rows:
+        return False
+    try:
+        import matplotlib
+    except ImportError:
+        report.skipped.append("plot: matplotlib is not installed (pip install adadino[train]).")
+        return False
+    matplotlib.use("Agg")
+    from matplotlib import pyplot as plt
+
+    across = sweep or "k"
+    measured = report.rows
+    if sweep is None:  # one curve for each mode is one shape
+        shape = measured[0].batch, measured[0].size
+        measured = [row for row in measured if (row.batch, row.size) == shape]
+    swept = sorted({getattr(row, across) for row in measured})
+    memory = any(row.memory_gb is not None for row in measured)
+    figure, axes = plt.subplots(1, 2 if memory else 1, figsize=(10 if memory else 5.5, 4))
+    panels = [("pairs_per_s", "pairs/s", axes[0] if memory else axes)]
+    panels += [("memory_gb", "peak memory, GB", axes[1])] if memory else []
+    for name, label, axis in panels:
+        for mode, k in dict.fromkeys((r.mode, None if across == "k" else r.k) for r in measured):
+            rows = [r for r in measured if r.mode == mode and k in (None, r.k)]
+            points = sorted((getattr(r, across), getattr(r, name)) for r in rows)
+            legend = mode if k is None else f"{mode}, k={k}"
+            axis.plot(*zip(*points, strict=True), marker="o", label=legend)
+        axis.set(xlabel={"k": "k, executed chunks", "size": "px"}.get(across, across), ylabel=label)
+        if across == "size" and name == "pairs_per_s":
+            axis.set_yscale("log")  # a pair of twice the side is at least four times the work
+        else:
+            axis.set_ylim(0, 1.08 * axis.dataLim.y1)
+        if across != "k":
+            axis.set_xscale("log", base=2)
+            axis.set_xticks(swept, [str(one) for one in swept])
+        axis.legend()
+        axis.grid(alpha=0.3)
+    figure.suptitle(title, fontsize=10)
+    figure.tight_layout()
+    write_atomic(path, lambda part: figure.savefig(part, dpi=150))
+    plt.close(figure)
+    return True

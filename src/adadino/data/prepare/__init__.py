@@ -1,0 +1,1 @@
+"""The public benchmarks, from their archives to verified folders of tiles."""

@@ -1,0 +1,126 @@
+"""Splits that a source does not come with, drawn by name, the same way on every machine.
+
+Scenes are drawn, never tiles of one scene into two splits, where there is more than one scene. The
+exception is WHU-CD, which is one scene, and whose published split is random over its tiles.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Sequence
+
+from adadino.data.prepare.benchmarks import Benchmark
+from adadino.data.prepare.cutting import Plan, Tile
+from adadino.errors import DataError
+
+HOLD_OUT_SHARE = 0.05
+
+
+def draw_missing_splits(
+    plans: Sequence[Plan], benchmark: Benchmark, variant: str, seed: int
+) -> tuple[list[Plan], list[str]]:
+    """Give every tile a split.
+
+    Args:
+        plans: Scenes and tiles, with the splits that the source came with.
+        benchmark: Says whether and how splits may be drawn.
+        variant: Says whether a validation split is held out where there is none.
+        seed: Chooses among the possible draws.
+
+    Returns:
+        The plans with every split filled in, and notes for the manifest.
+
+    Raises:
+        DataError: If the benchmark or the variant has an official split that the source does not
+            show, the source shows one that the variant is not, or there are too few scenes to
+            draw from.
+    """
+
+    def unit(plan: Plan, tile: Tile) -> str:
+        return tile.name if benchmark.split_tiles else plan.scene.name
+
+    shipped = {tile.split for plan in plans for tile in plan.tiles}
+    if benchmark.variants[variant].shipped and shipped != {"train", "test"}:
+        others = ", ".join(name for name, v in benchmark.variants.items() if not v.shipped)
+        found = ", ".join(sorted(split for split in shipped if split)) or "no splits at all"
+        raise DataError(
+            f"variant {variant} is the authors' own division into train and test, but the source "
+            f"shows {found}. Looked for 2012/whole_image/{{train,test}}, 2016/whole_image/{{train,"
+            "test} and change_label/{train,test}, or for train and test folders and no others. "
+            f"Download the authors' archive, or choose another variant ({others})."
+        )
+    official = next((name for name, v in benchmark.variants.items() if v.shipped), None)
+    if official not in (None, variant) and shipped == {"train", "test"}:
+        # Of two mosaics the edges are others than of the whole: their tiles are not the variant's.
+        raise DataError(
+            f"the source shows the authors' own division into train and test, but variant {variant}"
+            " is cut from the whole image and drawn anew. Choose the variant for it (--variant "
+            f"{official}), or give the whole images in A, B and label."
+        )
+    open_to_draw = None if None in shipped else "train"
+    units = {
+        unit(plan, tile) for plan in plans for tile in plan.tiles if tile.split == open_to_draw
+    }
+    kind = "tiles" if benchmark.split_tiles else "scenes"
+    drawn: dict[str, str] = {}
+    notes: list[str] = []
+    if None in shipped:
+        if benchmark.shares is None:
+            raise DataError(
+                "the source shows no train, val and test folders or lists, and this benchmark has "
+                "an official split. Download the original, or use `folder` for a random split."
+            )
+        drawn = _draw_splits(units, benchmark.shares, seed)
+        train, val = benchmark.shares
+        shares = f"{train}0/{val}0/{10 - train - val}0 %"
+        notes.append(f"the source has no splits: {shares} of its {kind} drawn with seed {seed}")
+    elif "val" not in shipped and benchmark.variants[variant].hold_out:
+        drawn = _draw_hold_out(units, seed)
+        notes.append(
+            f"the source has no validation split: {len(drawn)} of {len(units)} training {kind} "
+            f"held out with seed {seed}"
+        )
+    elif "val" not in shipped:
+        notes.append("there is no validation split")
+
+    def with_split(plan: Plan, tile: Tile) -> Tile:
+        if tile.split != open_to_draw:
+            return tile
+        return tile._replace(split=drawn.get(unit(plan, tile), tile.split))
+
+    filled = [
+        plan._replace(tiles=[with_split(plan, tile) for tile in plan.tiles]) for plan in plans
+    ]
+    return filled, notes
+
+
+def _draw_splits(names: Iterable[str], shares: tuple[int, int], seed: int) -> dict[str, str]:
+    ranked = _ranked(names, seed)
+    count = len(ranked)
+    if count < 3:
+        raise DataError(
+            f"{count} scenes without split folders cannot be divided into train, val and test. "
+            "Add scenes, or put them into split folders yourself."
+        )
+    train = count * shares[0] // 10
+    val = max(1, count * shares[1] // 10)
+    train = min(train, count - val - 1)
+    return {
+        name: "train" if rank < train else "val" if rank < train + val else "test"
+        for rank, name in enumerate(ranked)
+    }
+
+
+def _draw_hold_out(names: Iterable[str], seed: int) -> dict[str, str]:
+    ranked = _ranked(names, seed)
+    if len(ranked) < 2:
+        raise DataError(
+            f"{len(ranked)} training scenes are too few to hold one out for validation. Add "
+            "scenes, or choose a variant that holds none out."
+        )
+    return dict.fromkeys(ranked[: max(1, round(HOLD_OUT_SHARE * len(ranked)))], "val")
+
+
+def _ranked(names: Iterable[str], seed: int) -> list[str]:
+    # A digest, not a random generator: no library's next release can change the split.
+    return sorted(names, key=lambda name: hashlib.sha256(f"{seed}:{name}".encode()).digest())

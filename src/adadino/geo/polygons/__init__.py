@@ -1,0 +1,1 @@
+"""Polygons from a mask: components, outlines, seams between parts."""

@@ -1,0 +1,1 @@
+"""Rasters in: bands, valid pixels, one grid, one stretch, the shift between the dates."""

@@ -1,0 +1,1 @@
+"""Files for people: COG, vector layers, QGIS styles, VRT, STAC, overview."""

@@ -1,0 +1,132 @@
+"""Polygons on disk: the suffix chooses the format, and the layer appears whole or not at all.
+
+- GeoPackage, FlatGeobuf and Shapefile keep the native CRS; GeoJSON is RFC 7946: EPSG:4326, seven
+  decimals, shells counter-clockwise.
+- Equal frames give equal bytes: where a format records the day of writing, it is a fixed one.
+- Without a CRS coordinates are those of the raster, pixels with x right and y down if it has no
+  transform; a `VectorWarning` says so.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import geopandas as gpd
+import pyogrio
+from pyogrio.errors import DataSourceError
+
+from adadino.errors import InputError, VectorWarning, WriteError
+from adadino.files import WAY_OUT, atomic, beside
+
+EPOCH = "1970-01-01"
+"""The day of writing that files record."""
+
+
+@dataclass(frozen=True)
+class _Format:
+    """How GDAL writes a suffix."""
+
+    driver: str
+    options: dict[str, str] = field(default_factory=dict)
+    names: dict[str, str] = field(default_factory=dict)
+    """New names of fields, where the format limits their length."""
+    beside: tuple[str, ...] = ()
+    """The suffixes of the files that may belong to one layer beside the named one."""
+
+
+_GEOJSON = _Format("GeoJSON")
+FORMATS = {
+    ".gpkg": _Format("GPKG"),
+    ".geojson": _GEOJSON,
+    ".json": _GEOJSON,
+    ".fgb": _Format("FlatGeobuf"),
+    ".shp": _Format(
+        "ESRI Shapefile",
+        {"ENCODING": "UTF-8", "DBF_DATE_LAST_UPDATE": EPOCH},
+        {"perimeter_m": "perim_m"},  # ten characters at most
+        (".shx", ".dbf", ".prj", ".cpg", ".qix", ".sbn", ".sbx"),
+    ),
+}
+
+
+def write_layer(
+    frame: gpd.GeoDataFrame, path: Path | str, *, layer: str = "change", overwrite: bool = False
+) -> None:
+    """Write polygons as .gpkg, .geojson, .json, .fgb or .shp; an empty frame as an empty layer.
+
+    Args:
+        frame: Polygons, as `adadino.geo.polygons.vector.polygons` gives them.
+        path: The file. A Shapefile is several files, of which the .shp appears last.
+        layer: The layer's name; a Shapefile has only its file's name.
+        overwrite: Whether a file that is there may be replaced.
+    """
+    path = Path(path)
+    form = FORMATS.get(path.suffix.lower())
+    if form is None:
+        raise InputError(f"cannot write polygons to {path}; end its name in {', '.join(FORMATS)}.")
+    if path.exists() and not overwrite:
+        raise WriteError(f"{path} is already there; choose another name, or --overwrite.")
+    options = dict(form.options)
+    if frame.crs is None:
+        warnings.warn(
+            f"{path} has no coordinate system; its areas are in pixels, and so are its coordinates "
+            "unless the images have a transform.",
+            VectorWarning,
+            stacklevel=2,
+        )
+    elif form is _GEOJSON:
+        frame = frame.to_crs("EPSG:4326")
+        options |= {"RFC7946": "YES", "COORDINATE_PRECISION": "7"}
+    if form.driver != "ESRI Shapefile":
+        options["layer"] = layer
+
+    with beside(path) as folder:
+        draft = folder / path.name
+        _save(frame.rename(columns=form.names), draft, form.driver, options)
+        for suffix in form.beside:
+            _publish(draft.with_suffix(suffix), path.with_suffix(suffix))
+        _publish(draft, path)
+
+
+def _save(frame: gpd.GeoDataFrame, path: Path, driver: str, options: dict[str, str]) -> None:
+    multi = bool((frame.geom_type == "MultiPolygon").any())
+    with _fixed_date(), warnings.catch_warnings():
+        # We have said in our own words that there is no CRS.
+        warnings.filterwarnings("ignore", message="'crs' was not provided")
+        try:
+            pyogrio.write_dataframe(
+                frame,
+                path,
+                driver=driver,
+                # Said and not guessed, because an empty frame has no geometry to guess from.
+                geometry_type="MultiPolygon" if multi else "Polygon",
+                promote_to_multi=multi,
+                **options,
+            )
+        except (DataSourceError, OSError) as error:
+            raise WriteError(f"cannot write {path.name}: {error}. {WAY_OUT}") from error
+
+
+@contextmanager
+def _fixed_date() -> Iterator[None]:
+    """A GeoPackage records when it was written; let that not depend on the day."""
+    name = "OGR_CURRENT_DATE"
+    before = pyogrio.get_gdal_config_option(name)
+    pyogrio.set_gdal_config_options({name: f"{EPOCH}T00:00:00.000Z"})
+    try:
+        yield
+    finally:
+        pyogrio.set_gdal_config_options({name: before})
+
+
+def _publish(draft: Path, path: Path) -> None:
+    """Move a finished file to its place; a file the new layer does not have goes away."""
+    if draft.exists():
+        with atomic(path) as part:
+            draft.replace(part)
+    else:
+        path.unlink(missing_ok=True)

@@ -1,0 +1,372 @@
+"""A picture of the result for a mail or a report: before, after and the change, with a scale.
+
+- It is drawn from decimated arrays, so a scene of any size costs the same; it has no date in it,
+  so the same scene gives the same picture.
+- Both dates are read straight onto the small grid, with overviews where the files have them, and
+  stretched jointly, as the model saw them.
+- Nodata is hatched: a plain grey could be a roof, above all in the grey panel of the change.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Literal
+
+import numpy as np
+import pyproj
+import rasterio
+from affine import Affine
+from numpy.typing import NDArray
+from PIL import Image, ImageDraw, ImageFont
+from rasterio.enums import Resampling
+from rasterio.windows import Window
+
+from adadino.files import write_atomic
+from adadino.geo.grid import Grid, match
+from adadino.geo.read.bands import Bands
+from adadino.geo.read.source import ImagePath, Source, Warp, describe
+from adadino.geo.read.stretch import BYTES, Stretch, fit_stretch
+from adadino.geo.write.cog import CHANGE_COLOUR
+
+Picture = NDArray[np.uint8]
+Unit = Literal["m", "px"]
+
+SIDE = 1600
+"""The longest side of the picture."""
+MARGIN, GAP = 36, 16
+HEADER, CAPTION, FOOTER = 66, 32, 62
+LEAST_WIDTH, LEAST_PANEL = 760, 12
+LEAST_PITCH = (LEAST_WIDTH - 2 * MARGIN + GAP) // 3
+"""From one panel's left edge to the next: narrow ones spread over the picture."""
+STRIP_PIXELS = 8_000_000
+"""How much of an image is in memory at a time while it is read small."""
+LONGEST_BAR = 200
+"""Of the scale; the legend needs the rest of the narrowest picture."""
+
+PAPER, INK, SOFT = (252, 252, 250), (32, 34, 38), (110, 114, 120)
+NODATA = ((236, 237, 240), (190, 193, 199))
+"""The two tones of the hatching."""
+
+
+def decimated_shape(height: int, width: int, *, side: int = SIDE) -> tuple[int, int]:
+    """The size to read a scene in for the picture: that of a panel, or the scene's if smaller."""
+    panel_height, panel_width = _panel(height, width, side)
+    return min(panel_height, height), min(panel_width, width)
+
+
+def coarse_grid(grid: Grid, shape: tuple[int, int]) -> Grid:
+    """The grid of the same place in fewer pixels, `shape` high and wide."""
+    height, width = shape
+    step = Affine.scale(grid.width / width, grid.height / height)
+    return Grid(grid.crs, grid.transform * step, width, height)
+
+
+def read_pair(
+    before: ImagePath,
+    after: ImagePath,
+    grid: Grid,
+    shape: tuple[int, int],
+    *,
+    bands: Sequence[int] | None = None,
+    scale: tuple[float, float] | None = None,
+    shift: tuple[float, float] = (0.0, 0.0),
+) -> tuple[Picture, Picture]:
+    """Read both dates small, for display.
+
+    Args:
+        before: The first date.
+        after: The second date.
+        grid: The result's grid.
+        shape: Height and width to read it in; see `decimated_shape`.
+        bands: As for `open_pair`.
+        scale: As for `open_pair`.
+        shift: Rows and columns of `grid` by which `after` is moved, as for `open_pair`.
+
+    Returns:
+        Both dates, (h, w, 3), stretched alike; black where a date has no data.
+
+    Raises:
+        InputError: An image cannot be read.
+    """
+    # In it GDAL's remarks go to the log instead of the terminal; no pixel is needed twice.
+    with rasterio.Env(GDAL_CACHEMAX=64):
+        read = _read_both(before, after, grid, shape, bands, shift)
+    (first, seen_first, bytes_first), (second, seen_second, bytes_second) = read
+    both = seen_first & seen_second
+    stretch = BYTES
+    if scale is not None:
+        stretch = Stretch((scale[0],) * 3, (scale[1],) * 3)
+    elif not (bytes_first and bytes_second) and both.any():
+        stretch = fit_stretch(first[:, both], second[:, both])
+    return _displayed(stretch, first, seen_first), _displayed(stretch, second, seen_second)
+
+
+def _read_both(
+    before: ImagePath,
+    after: ImagePath,
+    grid: Grid,
+    shape: tuple[int, int],
+    bands: Sequence[int] | None,
+    shift: tuple[float, float],
+) -> list[tuple[NDArray[np.float32], NDArray[np.bool_], bool]]:
+    """Raw values (3, h, w), valid pixels (h, w) and whether the file holds bytes, of each date."""
+    height, width = shape
+    read = []
+    for name, path, (down, right) in (("before", before, (0.0, 0.0)), ("after", after, shift)):
+        own, chosen = describe(path, name, bands)
+        meeting = match(grid, own)
+        rows, columns = grid.height / height, grid.width / width
+        finest = min(meeting.density[0] * columns, meeting.density[1] * rows)
+        # The mean of 3 x 3 single pixels shows as much as that of all, in a fifth of the time.
+        each = 3 if finest > 3 else 1
+        method = Resampling.nearest if finest > 3 else Resampling.bilinear
+        rows, columns = rows / each, columns / each
+        density = meeting.density[0] * columns, meeting.density[1] * rows
+        target = coarse_grid(grid, (height * each, width * each))
+        warp = Warp(meeting.after, target, density, method, (down / rows, right / columns))
+        read.append((*_mean(*_read_strips(path, chosen, warp), each), chosen.is_uint8))
+    return read
+
+
+def _read_strips(
+    path: ImagePath, bands: Bands, warp: Warp
+) -> tuple[NDArray[np.float32], NDArray[np.bool_]]:
+    """Read an image in flat strips, because GDAL loads all that a block of the target needs."""
+    target = warp.target
+    values = np.empty((3, target.height, target.width), np.float32)
+    valid = np.empty((target.height, target.width), np.bool_)
+    step = max(1, int(STRIP_PIXELS / (warp.density[0] * warp.density[1] * target.width)))
+    for top in range(0, target.height, step):
+        rows = min(step, target.height - top)
+        strip = target.part(Window(0, top, target.width, rows))
+        source = Source(path, bands, warp=dataclasses.replace(warp, target=strip))
+        try:
+            here = slice(top, top + rows)
+            values[:, here], valid[here] = source.read(Window(0, 0, target.width, rows))
+        finally:
+            source.close()
+    return values, valid
+
+
+def _mean(
+    values: NDArray[np.float32], valid: NDArray[np.bool_], each: int
+) -> tuple[NDArray[np.float32], NDArray[np.bool_]]:
+    """The mean of the valid among `each` x `each` pixels; valid where one is."""
+    height, width = valid.shape[0] // each, valid.shape[1] // each
+    blocks = np.where(valid, values, 0).reshape(3, height, each, width, each)
+    counts = valid.reshape(height, each, width, each).sum(axis=(1, 3))
+    return (blocks.sum(axis=(2, 4)) / np.maximum(counts, 1)).astype(np.float32), counts > 0
+
+
+def _displayed(stretch: Stretch, values: NDArray[np.float32], valid: NDArray[np.bool_]) -> Picture:
+    shown = np.where(valid, stretch(np.where(valid, values, 0)), 0)
+    return np.moveaxis(np.rint(255 * shown).astype(np.uint8), 0, -1)  # (3, h, w) -> (h, w, 3)
+
+
+def ground_span(grid: Grid) -> tuple[float, Unit]:
+    """How far it is across a scene, through its middle: on the ellipsoid, or in pixels.
+
+    Measured on the ground and not on the map: Mercator's metres are twice too long in Oslo.
+    """
+    if grid.crs is None:
+        return float(grid.width), "px"
+    half = max(0.5, grid.width / 200)  # a short way: the long one may lead around the Earth
+    middle, row = grid.width / 2, grid.height / 2
+    ends = [grid.transform * (middle + step, row) for step in (-half, half)]
+    crs = pyproj.CRS.from_wkt(grid.crs.to_wkt())
+    degrees = pyproj.Transformer.from_crs(crs, "EPSG:4326", always_xy=True)
+    try:
+        (x1, y1), (x2, y2) = (degrees.transform(*end, errcheck=True) for end in ends)
+        length = pyproj.Geod(ellps="WGS84").inv(x1, y1, x2, y2)[2]
+    except pyproj.exceptions.ProjError:  # a place outside what the projection can express
+        length = math.dist(*ends) * crs.axis_info[0].unit_conversion_factor
+    return float(length * grid.width / (2 * half)), "m"
+
+
+def write_overview(
+    path: Path | str,
+    before: Picture,
+    after: Picture,
+    change: Picture,
+    *,
+    title: str,
+    span: float,
+    unit: Unit,
+    share: float | None = None,
+) -> None:
+    """Draw the overview and write it as a PNG; see `draw_overview`."""
+    picture = draw_overview(before, after, change, title=title, span=span, unit=unit, share=share)
+    write_atomic(path, lambda part: picture.save(part, format="PNG", optimize=True))
+
+
+def draw_overview(
+    before: Picture,
+    after: Picture,
+    change: Picture,
+    *,
+    title: str,
+    span: float,
+    unit: Unit,
+    share: float | None = None,
+    side: int = SIDE,
+) -> Image.Image:
+    """Draw the three panels, the legend and the scale bar.
+
+    Args:
+        before: (h, w, 3), stretched for display; best in `decimated_shape`.
+        after: (h, w, 3), stretched alike.
+        change: (h, w), 0 no, 1 yes, 255 nodata.
+        title: One line; a long one is cut.
+        span: How far it is across the scene, from the left edge to the right, in `unit`.
+        unit: Metres on the ground, or pixels where there are no coordinates.
+        share: How much of the valid area changed, 0 to 1, as counted on the whole scene; if left
+            out, it is counted here.
+        side: The longest side of the picture; no less than `LEAST_WIDTH`.
+
+    Returns:
+        The picture, at most `side` wide and high.
+    """
+    rows, columns = change.shape
+    size = _panel(rows, columns, side)
+    panels = {
+        "Before": _shown(before, change, size),
+        "After": _shown(after, change, size),
+        "Change": _shown(highlighted(after, change), change, size),
+    }
+    spots, (width, height) = _layout(*size, stacked=_is_stacked(rows, columns))
+    canvas = Image.new("RGB", (width, height), PAPER)
+    draw = ImageDraw.Draw(canvas)
+    left = spots[0][0]
+    _write_title(draw, title, left, width - MARGIN)
+    for (x, y), (name, panel) in zip(spots, panels.items(), strict=True):
+        draw.text((x, y - 8), name, fill=SOFT, font=_font(19), anchor="ls")
+        canvas.paste(panel, (x, y))
+        draw.rectangle((x - 1, y - 1, x + panel.width, y + panel.height), outline=SOFT)
+    baseline = height - FOOTER // 2 - 4
+    _draw_legend(canvas, change, share, left, baseline)
+    _draw_scale(draw, span / size[1], unit, max(size), width - MARGIN, baseline)
+    return canvas
+
+
+def _is_stacked(height: int, width: int) -> bool:
+    """Wide scenes lie above each other, others side by side: what gives larger panels."""
+    return width > 2 * height
+
+
+def _panel(height: int, width: int, side: int) -> tuple[int, int]:
+    """Height and width of a panel; small scenes are enlarged."""
+    room_width, room_height = side - 2 * MARGIN, side - HEADER - FOOTER
+    if _is_stacked(height, width):
+        room_height = (room_height - 2 * GAP) // 3 - CAPTION
+    else:
+        room_width, room_height = (room_width - 2 * GAP) // 3, room_height - CAPTION
+    scale = min(room_height / height, room_width / width)
+    return max(LEAST_PANEL, int(height * scale)), max(LEAST_PANEL, int(width * scale))
+
+
+def _layout(
+    height: int, width: int, *, stacked: bool
+) -> tuple[list[tuple[int, int]], tuple[int, int]]:
+    """The panels' top left corners and the size of the picture, both as (x, y)."""
+    across, down = (1, 3) if stacked else (3, 1)
+    pitch = max(width + GAP, LEAST_PITCH)
+    panels = (across - 1) * pitch + width
+    full = max(LEAST_WIDTH, panels + 2 * MARGIN)
+    spots = [
+        (MARGIN + i % across * pitch, HEADER + CAPTION + i // across * (height + CAPTION))
+        for i in range(3)
+    ]
+    return spots, (full, HEADER + down * (CAPTION + height) + FOOTER)
+
+
+def _shown(image: Picture, change: Picture, size: tuple[int, int]) -> Image.Image:
+    """An image in the panel's size, with nodata hatched."""
+    height, width = size
+    # Enlarged pixels stay square: a small scene must not look like a blurred large one.
+    enlarged = width >= image.shape[1]
+    filter_ = Image.Resampling.NEAREST if enlarged else Image.Resampling.BOX
+    shown = Image.fromarray(image).resize((width, height), filter_)
+    hidden = Image.fromarray(change == 255).resize((width, height), Image.Resampling.NEAREST)
+    shown.paste(_hatching(height, width), mask=hidden)
+    return shown
+
+
+def _hatching(height: int, width: int) -> Image.Image:
+    """Diagonal stripes in the two tones of nodata."""
+    rows, columns = np.mgrid[:height, :width]
+    return Image.fromarray(np.array(NODATA, np.uint8)[(rows + columns) // 3 % 4 // 3])
+
+
+def highlighted(after: Picture, change: Picture) -> Picture:
+    """Change in colour over the image in pale grey, where no other colour competes with it."""
+    grey = after.mean(axis=2, keepdims=True) * 0.55 + 255 * 0.35
+    coloured = 0.15 * grey + 0.85 * np.array(CHANGE_COLOUR)
+    mixed: Picture = np.where((change == 1)[..., None], coloured, grey).astype(np.uint8)
+    return mixed
+
+
+def _write_title(draw: ImageDraw.ImageDraw, title: str, left: int, right: int) -> None:
+    font = _font(27)
+    title = title[:250]  # more than fits, whatever the letters
+    if draw.textlength(title, font) > right - left:
+        while title and draw.textlength(title + "…", font) > right - left:
+            title = title[:-1]
+        title = title.rstrip() + "…"
+    draw.text((left, MARGIN + 18), title, fill=INK, font=font, anchor="ls")
+
+
+def _draw_legend(canvas: Image.Image, change: Picture, share: float | None, x: int, y: int) -> None:
+    draw = ImageDraw.Draw(canvas)
+    nodata = int((change == 255).sum())
+    if share is None:
+        share = int((change == 1).sum()) / max(change.size - nodata, 1)
+    found = f"change, {_percent(share)} of the area" if share > 0 else "change: none found"
+    entries = [(Image.new("RGB", (27, 19), CHANGE_COLOUR), found)]
+    if nodata:
+        entries.append((_hatching(19, 27), "no data"))
+    for swatch, text in entries:
+        canvas.paste(swatch, (x, y - 9))
+        draw.rectangle((x, y - 9, x + 26, y + 9), outline=SOFT)
+        draw.text((x + 36, y), text, fill=INK, font=_font(19), anchor="lm")
+        x += 36 + int(draw.textlength(text, _font(19))) + 32
+
+
+def _percent(share: float) -> str:
+    """A share as people write it; a little is never shown as none."""
+    if 0 < share < 0.001:
+        return "less than 0.1 %"
+    return f"{100 * share:.1f} %"
+
+
+def _draw_scale(
+    draw: ImageDraw.ImageDraw, step: float, unit: Unit, panel: int, right: int, y: int
+) -> None:
+    """A bar of a round length, at most half a panel or what the footer has room for."""
+    length = round_length(step * min(max(panel * 0.5, 60), LONGEST_BAR))
+    bar = round(length / step)
+    left = right - bar
+    draw.line((left, y + 8, right, y + 8), fill=INK, width=3)
+    for x in (left, right):
+        draw.line((x, y + 1, x, y + 9), fill=INK, width=3)
+    text = length_text(length, unit)
+    draw.text(((left + right) / 2, y - 1), text, fill=INK, font=_font(19), anchor="ms")
+
+
+def round_length(longest: float) -> float:
+    """The largest of 1, 2 and 5 times a power of ten that is not longer."""
+    power: float = 10.0 ** math.floor(math.log10(longest))
+    return max(step * power for step in (1, 2, 5) if step * power <= longest or step == 1)
+
+
+def length_text(length: float, unit: Unit) -> str:
+    """A length with its unit: 500 m, 2 km, 200 px."""
+    if unit == "m" and length >= 1000:
+        return f"{length / 1000:g} km"
+    return f"{length:g} {unit}"
+
+
+def _font(size: int) -> ImageFont.FreeTypeFont | ImageFont.ImageFont:
+    return ImageFont.load_default(size)

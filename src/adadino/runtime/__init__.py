@@ -1,0 +1,1 @@
+"""What runs a model over tiles, whatever its file: PyTorch or ONNX, on whichever device."""

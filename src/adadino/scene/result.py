@@ -1,0 +1,386 @@
+"""What a scene's prediction gives back: files on disk, read when they are asked for.
+
+- A result holds paths, numbers and polygons. `mask` and `probability` are read when they are first
+  asked for; `read` takes a window, or fewer pixels, where the whole scene would be too much.
+- Pictures (`plot`, the overview, a notebook's cell) are drawn from decimated reads. A polygon
+  smaller than a pixel of the picture is still shown, as one.
+- A result may own its files: `keep` holds their temporary folder as long as the result lives.
+  `save` is how they outlive it.
+"""
+
+from __future__ import annotations
+
+import base64
+import io
+import shutil
+import tempfile
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from functools import cached_property
+from html import escape
+from pathlib import Path, PurePath
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+import rasterio
+from affine import Affine
+from numpy.typing import NDArray
+from PIL import Image
+from rasterio.enums import Resampling
+from rasterio.errors import RasterioError
+from rasterio.features import rasterize
+from rasterio.windows import Window
+
+from adadino.errors import AdaDINOError, AdaDINOWarning, InputError, VectorWarning, WriteError
+from adadino.files import WAY_OUT
+from adadino.geo.grid import Grid
+from adadino.geo.read.register import Shift
+from adadino.geo.read.source import open_dataset
+from adadino.geo.write.cog import CHANGE_COLOUR, check_target
+from adadino.geo.write.layers import write_layer
+from adadino.geo.write.overview import (
+    LEAST_WIDTH,
+    SIDE,
+    coarse_grid,
+    decimated_shape,
+    draw_overview,
+    ground_span,
+    read_pair,
+    write_overview,
+)
+from adadino.geo.write.qml import write_qml
+
+if TYPE_CHECKING:
+    import geopandas as gpd
+
+Picture = NDArray[np.uint8]
+
+
+@dataclass(frozen=True, eq=False)  # tables do not compare to one answer
+class SceneResult:
+    """What was found, and where it was written."""
+
+    grid: Grid
+    change_fraction: float
+    """Share of the valid pixels that changed."""
+    polygons: gpd.GeoDataFrame = field(repr=False)
+    shift: Shift
+    registered: bool
+    """Whether `after` was moved by the shift."""
+    outputs: tuple[Path, ...]
+    warnings: tuple[str, ...]
+    mask_path: Path
+    """The change mask: 0 no, 1 yes, 255 nodata."""
+    probability_path: Path | None
+    """The probability of change; None if it was not written."""
+    before: str
+    after: str
+    threshold: float
+    bands: tuple[int, ...] | None = None
+    """The bands of the dates to show; None for those the files name red, green and blue."""
+    scale: tuple[float, float] | None = None
+    """The values to show as black and white; None to stretch both dates together."""
+    keep: object | None = field(default=None, repr=False)
+    """Whatever must live as long as the files do: their temporary folder."""
+
+    @property
+    def area(self) -> float:
+        """The polygons' area in square metres; in pixels without coordinates."""
+        return float(self.polygons["area_m2"].sum())
+
+    @cached_property
+    def mask(self) -> NDArray[np.uint8]:
+        """The whole change mask (H, W): 0 no, 1 yes, 255 nodata."""
+        return self.read("mask")
+
+    @cached_property
+    def probability(self) -> NDArray[np.float32]:
+        """The whole probability of change (H, W), NaN where there is no data.
+
+        Raises:
+            InputError: It was not written.
+        """
+        return self.read("probability")
+
+    def read(
+        self,
+        layer: Literal["mask", "probability"] = "mask",
+        *,
+        window: Window | None = None,
+        shape: tuple[int, int] | None = None,
+    ) -> NDArray[Any]:
+        """Read a part of a raster, or all of it in fewer pixels.
+
+        Args:
+            layer: The mask (uint8, 255 nodata) or the probability (float32, NaN nodata).
+            window: Whole pixels of `grid`; all of them if left out.
+            shape: Height and width to read the window in. The mask takes the most frequent value,
+                the probability the mean.
+
+        Raises:
+            InputError: The raster was not written, is gone, or does not hold the window.
+        """
+        path = {"mask": self.mask_path, "probability": self.probability_path}[layer]
+        if path is None:
+            raise InputError(
+                f"the {layer} was not written; predict again and name a file for it, as in "
+                'predict_scene(..., probability="p.tif").'
+            )
+        if window is not None and not self.grid.holds(window):
+            raise InputError(
+                f"{window} is empty or leaves the grid of {self.grid.width} x {self.grid.height}; "
+                "choose one inside."
+            )
+        resampling = Resampling.mode if layer == "mask" else Resampling.average
+        with rasterio.Env(), open_dataset(path) as dataset:
+            try:
+                values = dataset.read(1, window=window, out_shape=shape, resampling=resampling)
+            except RasterioError as error:
+                raise InputError(
+                    f"cannot read {path}: {error}; was it changed? Predict again."
+                ) from error
+        return _as_probability(values) if layer == "probability" else values
+
+    def plot(self, ax: Any = None) -> Any:
+        """Draw before, after and the change with matplotlib.
+
+        Axes have the grid's coordinates where rows run east, so that `polygons.plot(ax=...)` fits.
+
+        Args:
+            ax: Axes to draw the change on, over the second date; a new figure of three if None.
+
+        Returns:
+            The axes: an array of three, or the one given.
+
+        Raises:
+            AdaDINOError: matplotlib is not installed.
+        """
+        try:
+            import matplotlib.pyplot as plt
+        except ImportError as error:
+            raise AdaDINOError(
+                "plot needs matplotlib, which is not installed: pip install matplotlib"
+            ) from error
+        before, after, change = self._small()
+        extent = _extent(self.grid)
+        colours = np.zeros((*change.shape, 4), np.uint8)
+        colours[change == 1] = (*CHANGE_COLOUR, 255)
+        colours[change == 255] = (214, 216, 220, 255)
+        axes = [ax]
+        if ax is None:
+            wide = self.grid.width > 2 * self.grid.height
+            size = (8, 7) if wide else (13, 5)
+            figure, axes = plt.subplots(
+                *((3, 1) if wide else (1, 3)), figsize=size, sharex=True, sharey=True
+            )
+            figure.set_layout_engine("compressed")
+            for panel, image, name in zip(axes, (before, after), ("Before", "After"), strict=False):
+                panel.imshow(image, extent=extent)
+                panel.set_title(name)
+        axes[-1].imshow(after if ax is not None else _grey(after), extent=extent)
+        axes[-1].imshow(colours, extent=extent, interpolation="nearest")
+        axes[-1].set_title(f"Change: {100 * self.change_fraction:.2f} %")
+        for panel in axes:
+            panel.ticklabel_format(useOffset=False, style="plain")  # coordinates as maps have them
+            panel.locator_params(nbins=3)
+        return axes if ax is None else ax
+
+    def save(self, folder: Path | str, *, overwrite: bool = False) -> tuple[Path, ...]:
+        """Write the result to a folder: all of it or, if anything fails, nothing.
+
+        The rasters are copied under the names `mask` and `probability` (if there is one), the
+        polygons become `polygons.gpkg`, each with a style for QGIS; `overview.png` shows it all,
+        unless the two dates can no longer be read, of which a warning tells.
+
+        Args:
+            folder: Made if it is not there.
+            overwrite: Replace files that are there.
+
+        Returns:
+            The files.
+
+        Raises:
+            WriteError: A file is there already or cannot be written.
+        """
+        folder = Path(folder)
+        for name in self._names():
+            inputs = (self.before, self.after)
+            check_target(folder / name, inputs=inputs, overwrite=overwrite)
+        with _drafts(folder) as drafts:
+            self._write_all(drafts)
+            written = [folder / name for name in self._names() if (drafts / name).exists()]
+            for target in written:
+                (drafts / target.name).replace(target)
+        if self.grid.crs is None:
+            warnings.warn(
+                f"{folder / 'polygons.gpkg'} has no coordinate system; its areas are in pixels, "
+                "and so are its coordinates unless the images have a transform.",
+                VectorWarning,
+                stacklevel=2,
+            )
+        return tuple(written)
+
+    def write_overview(self, path: Path | str) -> None:
+        """Write the picture of before, after and change as a PNG.
+
+        Raises:
+            InputError: One of the dates can no longer be read.
+            WriteError: The picture cannot be written.
+        """
+        span, unit = ground_span(self.grid)
+        before, after, change = self._small()
+        title, share = self._title(), self.change_fraction
+        write_overview(path, before, after, change, title=title, span=span, unit=unit, share=share)
+
+    def _rasters(self) -> Iterator[tuple[Literal["mask", "probability"], Path]]:
+        yield "mask", self.mask_path
+        if self.probability_path is not None:
+            yield "probability", self.probability_path
+
+    def _names(self) -> Iterator[str]:
+        """The files of `save`."""
+        for kind, path in self._rasters():
+            yield f"{kind}{path.suffix.lower()}"
+            if path.suffix.lower() != ".png":  # whose probability does not run from 0 to 1
+                yield f"{kind}.qml"
+        yield from ("polygons.gpkg", "polygons.qml", "overview.png")
+
+    def _write_all(self, folder: Path) -> None:
+        """Write every file of `save` to an empty folder."""
+        for kind, path in self._rasters():
+            try:
+                shutil.copyfile(path, folder / f"{kind}{path.suffix.lower()}")
+            except OSError as error:
+                where = folder.parent
+                raise WriteError(
+                    f"cannot copy {path} to {where}: {error.strerror}. {WAY_OUT}"
+                ) from error
+            if path.suffix.lower() != ".png":
+                write_qml(folder / f"{kind}.qml", kind)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", VectorWarning)  # `save` says it, with the final name
+            write_layer(self.polygons, folder / "polygons.gpkg")
+        write_qml(folder / "polygons.qml", "polygons")
+        try:
+            self.write_overview(folder / "overview.png")
+        except InputError as error:
+            warnings.warn(f"there is no overview.png: {error}", AdaDINOWarning, stacklevel=3)
+
+    def _small(self, side: int = SIDE) -> tuple[Picture, Picture, Picture]:
+        """Before (h, w, 3), after (h, w, 3) and change (h, w) in few pixels."""
+        shape = decimated_shape(self.grid.height, self.grid.width, side=side)
+        shift = (self.shift.dy, self.shift.dx) if self.registered else (0.0, 0.0)
+        before, after = read_pair(
+            self.before, self.after, self.grid, shape,
+            bands=self.bands, scale=self.scale, shift=shift,
+        )  # fmt: skip
+        return before, after, self._small_change(shape)
+
+    def _small_change(self, shape: tuple[int, int]) -> Picture:
+        """The mask in few pixels; where change would vanish, the polygons bring it back."""
+        change: Picture = self.read("mask", shape=shape).copy()
+        if shape == (self.grid.height, self.grid.width) or self.polygons.empty:
+            return change
+        small = coarse_grid(self.grid, shape)
+        drawn = rasterize(
+            self.polygons.geometry,
+            shape,
+            transform=small.transform,
+            all_touched=True,
+            dtype="uint8",
+        )
+        change[(drawn == 1) & (change != 255)] = 1
+        return change
+
+    def _title(self) -> str:
+        return f"{PurePath(self.before).name} and {PurePath(self.after).name}"
+
+    def _repr_html_(self) -> str:
+        """A notebook's view: a small picture and the numbers, in the page's own colours."""
+        rows = "".join(
+            f'<tr><th style="text-align:left;padding-right:1em">{escape(name)}</th>'
+            f'<td style="text-align:left">{escape(value)}</td></tr>'
+            for name, value in self._facts()
+        )
+        notes = "".join(f"<li>{escape(text)}</li>" for text in self.warnings)
+        notes = f'<ul style="opacity:0.8;margin:0.5em 0">{notes}</ul>' if notes else ""
+        return (
+            '<div style="max-width:760px;color:inherit;background:transparent">'
+            f"{self._picture_html()}<table>{rows}</table>{notes}</div>"
+        )
+
+    def _facts(self) -> Iterator[tuple[str, str]]:
+        unit = "pixels" if self.grid.crs is None else "m²"
+        yield "Change", f"{100 * self.change_fraction:.2f} % of the valid area"
+        yield "Polygons", f"{len(self.polygons):,}, together {self.area:,.0f} {unit}"
+        moved = "applied" if self.registered else "not applied"
+        sure = self.shift.problem or f"confidence {self.shift.confidence:.2f}"
+        yield (
+            "Shift",
+            f"{self.shift.dy:+.2f} rows, {self.shift.dx:+.2f} columns ({sure}; {moved})",
+        )
+        yield "Size", f"{self.grid.width:,} x {self.grid.height:,} pixels"
+        yield "Threshold", f"{self.threshold:g}"
+
+    def _picture_html(self) -> str:
+        """The overview as an embedded image; a sentence where the dates can no longer be read."""
+        span, unit = ground_span(self.grid)
+        try:
+            before, after, change = self._small(LEAST_WIDTH)
+        except AdaDINOError as error:  # a cell that shows the numbers beats a traceback
+            return f"<p>There is no picture: {escape(str(error))}</p>"
+        title, share = self._title(), self.change_fraction
+        picture = draw_overview(
+            before, after, change, title=title, span=span, unit=unit, share=share, side=LEAST_WIDTH
+        )
+        file = io.BytesIO()
+        # A palette is a third of the size, and the notebook keeps every picture.
+        picture.quantize(256, Image.Quantize.MEDIANCUT).save(file, format="PNG", optimize=True)
+        text = base64.b64encode(file.getvalue()).decode("ascii")
+        return (
+            f'<img alt="{escape(title)}: before, after and change" style="max-width:100%" '
+            f'src="data:image/png;base64,{text}">'
+        )
+
+
+@contextmanager
+def _drafts(folder: Path) -> Iterator[Path]:
+    """A hidden folder inside another, which goes again if it was made for nothing."""
+    made = not folder.exists()
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        drafts = tempfile.TemporaryDirectory(prefix=".adadino-", dir=folder)
+    except OSError as error:
+        raise WriteError(f"cannot write to {folder}: {error.strerror}. {WAY_OUT}") from error
+    try:
+        with drafts as name:
+            yield Path(name)
+    finally:
+        if made:
+            with suppress(OSError):  # not empty: all went well
+                folder.rmdir()
+
+
+def _as_probability(values: NDArray[Any]) -> NDArray[np.float32]:
+    """Undo what a PNG stores: p * 65534 in 16 bits, where 65535 is nodata."""
+    if values.dtype != np.uint16:
+        return np.asarray(values, np.float32)
+    return np.where(values == 65535, np.nan, values / np.float32(65534)).astype(np.float32)
+
+
+def _grey(image: Picture) -> Picture:
+    """An image in pale grey, where no other colour competes with that of the change."""
+    grey = image.mean(axis=2, keepdims=True) * 0.55 + 255 * 0.35
+    return np.repeat(grey.astype(np.uint8), 3, axis=2)
+
+
+def _extent(grid: Grid) -> tuple[float, float, float, float]:
+    """Left, right, bottom and top of a picture in the coordinates its polygons have."""
+    transform = grid.transform
+    if transform.b or transform.d:
+        transform = Affine.identity()
+    left, top = transform * (0, 0)
+    right, bottom = transform * (grid.width, grid.height)
+    return left, right, bottom, top

@@ -1,0 +1,1 @@
+"""A small backbone of one's own, distilled from a teacher on unlabelled images."""

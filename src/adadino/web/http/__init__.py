@@ -1,0 +1,1 @@
+"""Requests: who asks, what is taken in, what is answered."""

@@ -1,0 +1,149 @@
+"""What the API answers, as the OpenAPI document has it."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from adadino.web.jobs.records import Job
+
+Band = Annotated[int, Field(ge=1, le=99_999)]
+Value = Annotated[float, Field(allow_inf_nan=False)]
+_BANDS = "Red, green and blue, counted from 1; or one, which is repeated."
+_SCALE = "Raw values that are black and white, instead of a stretch over both dates."
+_REGISTER = "Apply the estimated shift between the dates, if it is reliable."
+
+
+class Progress(BaseModel):
+    """How far a running job is."""
+
+    done: int = Field(description="Tiles finished.")
+    total: int = Field(description="All tiles.")
+    tiles_per_s: float
+    mp_per_s: float = Field(description="Megapixels of the scene per second.")
+    eta_s: float = Field(description="Seconds left.")
+
+
+class JobOut(BaseModel):
+    """A job: what was asked for, how far it is, where it lies and what was found."""
+
+    id: str
+    name: str
+    model: str
+    before_name: str
+    after_name: str
+    source: Literal["upload", "data", "demo"]
+    register_: bool = Field(alias="register", description="Whether a reliable shift is applied.")
+    bands: list[int] | None = Field(description="What was chosen; None is by colour.")
+    scale: list[float] | None = Field(description="What was chosen; None is by both dates.")
+    pixels: int
+    state: Literal["queued", "running", "done", "failed", "cancelled"]
+    created: float = Field(description="Seconds since 1970.")
+    started: float | None
+    ended: float | None
+    error: str | None
+    place: int | None = Field(description="Jobs before this one, if it waits.")
+    estimate_s: float | None = Field(
+        description="How long it takes, by the model's measured speed."
+    )
+    progress: Progress | None
+    view: dict[str, Any] | None = Field(description="Extent, levels and CRS of the map.")
+    result: dict[str, Any] | None = Field(description="Change, shift and warnings.")
+    own: bool = Field(description="Whether this client asked for it.")
+
+    @classmethod
+    def of(cls, job: Job, **more: Any) -> JobOut:
+        """The public side of a job."""
+        hidden = {"client", "before", "after", "attempts", "mark"}
+        known = {k: v for k, v in vars(job).items() if k not in hidden}
+        return cls(**known, **more)
+
+
+class JobsOut(BaseModel):
+    """The demo and one's own jobs, the newest first."""
+
+    jobs: list[JobOut]
+
+
+class JobIn(BaseModel):
+    """A job on two images of the server's data folder."""
+
+    model_config = ConfigDict(extra="forbid", strict=True)
+    before: str = Field(max_length=1000, description="A path from /api/files.")
+    after: str = Field(max_length=1000, description="Another one.")
+    model: str | None = Field(None, max_length=200, description="A name from /api/info.")
+    bands: list[Band] | None = Field(None, min_length=1, max_length=3, description=_BANDS)
+    scale: list[Value] | None = Field(None, min_length=2, max_length=2, description=_SCALE)
+    register_: bool = Field(False, alias="register", description=_REGISTER)
+    name: str | None = Field(None, max_length=200)
+
+
+class UploadIn(BaseModel):
+    """A job on two images that come with the request."""
+
+    before: bytes = Field(json_schema_extra={"format": "binary"})
+    after: bytes = Field(json_schema_extra={"format": "binary"})
+    model: str | None = Field(None, max_length=200)
+    bands: str | None = Field(None, max_length=200, description=f"{_BANDS} As text: 3,2,1.")
+    scale: str | None = Field(None, max_length=200, description=f"{_SCALE} As text: 0,3000.")
+    register_: bool = Field(False, alias="register", description=_REGISTER)
+    name: str | None = Field(None, max_length=200)
+
+
+class ImageOut(BaseModel):
+    """An image of the data folder."""
+
+    path: str
+    bytes: int
+
+
+class ImagesOut(BaseModel):
+    """The data folder, if there is one."""
+
+    available: bool
+    files: list[ImageOut]
+
+
+class ModelOut(BaseModel):
+    """A model to choose."""
+
+    name: str
+    mp_per_s: float | None = Field(description="Megapixels per second here; None while it loads.")
+
+
+class InfoOut(BaseModel):
+    """What this server is."""
+
+    version: str
+    ready: bool = Field(description="Whether the models are loaded.")
+    device: str | None = Field(description="cpu, cuda or mps.")
+    device_name: str | None
+    models: list[ModelOut]
+    limits: dict[str, float]
+    basemap: str | None
+    data: bool
+
+
+class Feature(BaseModel):
+    """A polygon of change."""
+
+    type: Literal["Feature"]
+    id: int
+    geometry: dict[str, Any]
+    properties: dict[str, float]
+
+
+class PolygonsOut(BaseModel):
+    """GeoJSON in map coordinates, with what belongs to it."""
+
+    type: Literal["FeatureCollection"]
+    features: list[Feature] = Field(description="The largest first; at most 5000.")
+    count: int = Field(description="All polygons, also those beyond the list.")
+    area: float = Field(description="Their area, in `unit`.")
+    unit: Literal["m2", "px"]
+    change_fraction: float
+    step: int = Field(description="Pixels per traced pixel: above 1, outlines are approximate.")
+    threshold: float
+    min_area: float
+    coordinates: str

@@ -1,0 +1,1 @@
+"""Jobs: their records, their queue, and the process that computes them."""

@@ -1,0 +1,98 @@
+"""A job as it is kept on disk: `job.json` in its folder, written whole or not at all."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+from pydantic import TypeAdapter
+
+from adadino.files import write_atomic
+from adadino.web.view.display import Display
+
+State = Literal["queued", "running", "done", "failed", "cancelled"]
+ENDED: frozenset[State] = frozenset({"done", "failed", "cancelled"})
+RECORD = "job.json"
+
+
+@dataclass(frozen=True)
+class Job:
+    """What was asked for and how far it is."""
+
+    id: str
+    """Unguessable: whoever knows it may see the job."""
+    name: str
+    client: str
+    """Who asked, as a digest; for the list of one's own jobs and for taking turns."""
+    model: str
+    before: str
+    """A file of the job's folder, or a path under the data folder."""
+    after: str
+    before_name: str
+    after_name: str
+    source: Literal["upload", "data", "demo"]
+    mark: str = ""
+    """Which model exactly, for the demo: another one makes another demo."""
+    register: bool = False
+    bands: list[int] | None = None
+    scale: list[float] | None = None
+    """These three as in `SceneOptions`."""
+    pixels: int = 0
+    """Of `before`: an estimate of the scene's size."""
+    state: State = "queued"
+    created: float = field(default_factory=time.time)
+    started: float | None = None
+    ended: float | None = None
+    attempts: int = 0
+    """How often a worker began; a job that takes the worker down is not tried for ever."""
+    error: str | None = None
+    view: dict[str, Any] | None = None
+    """Where the scene lies, as soon as it can be shown."""
+    result: dict[str, Any] | None = None
+    """What was found."""
+
+    def having(self, **changes: Any) -> Job:
+        """The job with some fields changed."""
+        return dataclasses.replace(self, **changes)
+
+
+_JOB, _VIEW = TypeAdapter(Job), TypeAdapter(Display)
+
+
+def write_record(folder: Path, job: Job) -> None:
+    """Keep a job."""
+    write_atomic(folder / RECORD, json.dumps(dataclasses.asdict(job), indent=1))
+
+
+def read_record(folder: Path) -> Job | None:
+    """The job of a folder; None if it is not one of ours."""
+    try:
+        found = json.loads((folder / RECORD).read_text())
+        known = {entry.name for entry in dataclasses.fields(Job)}
+        given = {name: found[name] for name in known & found.keys()}
+        job = _JOB.validate_json(json.dumps(given), strict=True)
+        if job.view is not None:
+            _check_view(job.view)
+    except (OSError, ValueError, TypeError, AttributeError, KeyError, RecursionError):
+        return None
+    return job if job.id == folder.name else None
+
+
+def _check_view(view: dict[str, Any]) -> None:
+    """Refuse a view that nothing can be drawn by.
+
+    Raises:
+        ValueError, TypeError, KeyError: It is one.
+    """
+    found = Display.from_dict(view)
+    _VIEW.validate_json(json.dumps(view), strict=True)
+    sizes = (found.width, found.height, found.resolution, found.levels)
+    if len(found.transform) != 6:
+        raise ValueError(f"the view has a transform of {len(found.transform)} numbers")
+    pixel = (found.transform[0], -found.transform[4]) if found.native else (1.0, 1.0)
+    if not all(0 < value < 1e15 for value in (*sizes, *pixel)):
+        raise ValueError(f"the view has sizes {sizes} and pixels {pixel}")

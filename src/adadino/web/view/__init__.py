@@ -1,0 +1,1 @@
+"""What the page shows of a job: layout, tiles, polygons at a threshold."""
