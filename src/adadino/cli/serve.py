@@ -30,8 +30,15 @@ def command(
         Path | None, typer.Option(help="Where jobs are kept; a folder of the user by default.")
     ] = None,
     token: Annotated[
-        str | None,
-        typer.Option(help="Secret that clients must send.", envvar="ADADINO_TOKEN"),
+        list[str] | None,
+        typer.Option(
+            help="Secret that clients must send, or NAME=SECRET; may be given several times. "
+            "Also a line each in ADADINO_TOKEN."
+        ),
+    ] = None,
+    trusted_proxy: Annotated[
+        list[str] | None,
+        typer.Option(help="Address or network of a proxy whose X-Forwarded-For is believed."),
     ] = None,
     basemap: Annotated[
         str | None, typer.Option(help="Web Mercator tiles to show below: https://.../{z}/{x}/{y}.")
@@ -41,6 +48,10 @@ def command(
     ] = None,
     max_upload: Annotated[float, typer.Option(min=0.001, help="Of one job's files, GB.")] = 4.0,
     max_pixels: Annotated[float, typer.Option(min=0.1, help="Of one image, million.")] = 1000.0,
+    max_job_time: Annotated[
+        float, typer.Option(min=0.01, help="Of one job, hours; longer ones are refused or ended.")
+    ] = 2.0,
+    max_job_memory: Annotated[float, typer.Option(min=0.5, help="Of one job, GB.")] = 16.0,
     keep_days: Annotated[float, typer.Option(min=0, help="Older jobs are removed.")] = 30.0,
     keep_size: Annotated[float, typer.Option(min=0, help="All jobs together, GB.")] = 50.0,
     device: Annotated[str, typer.Option(help="auto, cpu, cuda, mps.")] = "auto",
@@ -70,7 +81,8 @@ def command(
         backbone=backbone,
         data=data,
         jobs=(jobs or default_jobs_folder()).absolute(),
-        token=token,
+        tokens=tuple(token or os.environ.get("ADADINO_TOKEN", "").splitlines()),
+        trusted_proxies=tuple(trusted_proxy or ()),
         basemap=basemap,
         allowed_hosts=tuple(allow_host or ()),
         device=device,
@@ -79,6 +91,8 @@ def command(
         limits=Limits(
             upload_bytes=int(max_upload * 2**30),
             pixels=int(max_pixels * 1e6),
+            job_s=max_job_time * 3600,
+            job_memory=int(max_job_memory * 2**30),
             keep_days=keep_days,
             keep_bytes=int(keep_size * 2**30),
         ),

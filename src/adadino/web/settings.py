@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import functools
+import hashlib
 import ipaddress
 import os
+import re
 import sys
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -32,14 +35,27 @@ class Limits:
     """Jobs in the queue, of all clients together."""
     waiting_each: int = 5
     """Jobs in the queue of one client."""
+    job_s: float = 2 * 3600.0
+    """How long a job may take; one that is estimated to take longer is not taken."""
+    job_memory: int = 16 * 2**30
+    """Memory of the process that computes a job, on the host."""
+    heavy: int = 2
+    """Cuts and downloads at a time: each takes a core and the memory of its polygons."""
+    heavy_waiting: int = 16
+    """Requests for cuts and downloads that may wait for their turn."""
+    heavy_s: float = 300.0
+    """How long a cut, a download or a look at an upload may take."""
+    heavy_memory: int = 8 * 2**30
     idle_s: float = 30.0
     """How long a client may send nothing in the middle of a request."""
     upload_s: float = 3600.0
     """How long an upload may take."""
     connections: int = 400
+    connections_each: int = 64
+    """Of one address, except this machine's own and those of trusted proxies."""
     keep_days: float = 30.0
     keep_bytes: int = 50 * 2**30
-    """All jobs together; the oldest go first."""
+    """All jobs together; when they take more, uploads are refused until some are removed."""
 
 
 @dataclass(frozen=True)
@@ -53,6 +69,28 @@ class ModelChoice:
 
 
 @dataclass(frozen=True)
+class Token:
+    """A secret that lets its bearer in, and the name of whoever has it."""
+
+    name: str
+    """Empty for a secret that several people share without names."""
+    secret: str
+
+    @classmethod
+    def parse(cls, text: str) -> Token:
+        """`NAME=SECRET`, or a secret alone."""
+        name, mark, secret = text.partition("=")
+        if mark and re.fullmatch(r"[A-Za-z0-9_.@-]{1,40}", name) and len(secret) >= LEAST_TOKEN:
+            return cls(name, secret)
+        return cls("", text)
+
+    @property
+    def digest(self) -> str:
+        """What changes when the secret does."""
+        return hashlib.sha256(f"{self.name}={self.secret}".encode()).hexdigest()
+
+
+@dataclass(frozen=True)
 class Settings:
     """How `adadino serve` was started."""
 
@@ -62,7 +100,10 @@ class Settings:
     host: str = "127.0.0.1"
     port: int = 8000
     data: Path | None = None
-    token: str | None = None
+    tokens: tuple[str, ...] = ()
+    """Each `NAME=SECRET`, or one secret without a name."""
+    trusted_proxies: tuple[str, ...] = ()
+    """Addresses or networks whose `X-Forwarded-For` and `X-Forwarded-Proto` are believed."""
     basemap: str | None = None
     device: str = "auto"
     engine: Literal["auto", "off", "bf16", "fp8", "int8"] = "auto"
@@ -72,17 +113,25 @@ class Settings:
     limits: Limits = field(default_factory=Limits)
 
     def __post_init__(self) -> None:
-        if not self.loopback and self.token is None:
+        if not self.loopback and not self.tokens:
             raise ConfigError(
                 f"--host {self.host} can be reached from other machines; give --token SECRET, or "
                 "leave --host out to serve this machine alone."
             )
-        token = self.token if self.token is not None else "x" * LEAST_TOKEN
-        if len(token) < LEAST_TOKEN or not (token.isascii() and token.isprintable()):
+        for token in self.all_tokens:
+            plain = token.secret.isascii() and token.secret.isprintable()
+            if len(token.secret) < LEAST_TOKEN or not plain:
+                raise ConfigError(
+                    f"--token must be at least {LEAST_TOKEN} printable ASCII characters; this "
+                    "makes one: python -c 'import secrets; print(secrets.token_urlsafe())'"
+                )
+        names = [token.name for token in self.all_tokens]
+        if len(set(names)) < len(names):
             raise ConfigError(
-                f"--token must be at least {LEAST_TOKEN} printable ASCII characters; this makes "
-                "one: python -c 'import secrets; print(secrets.token_urlsafe())'"
+                "two tokens have the same name, or none; name each: --token ANNA=SECRET "
+                "--token BEN=SECRET."
             )
+        self.proxies  # noqa: B018, raises for an address that is none
         if self.data is not None and not self.data.is_dir():
             raise ConfigError(f"--data {self.data} is not a folder; give one that exists.")
         if self.basemap is not None and not _is_template(self.basemap):
@@ -91,6 +140,25 @@ class Settings:
             )
         if not self.models:
             raise ConfigError("there is no model to serve; give --model.")
+
+    @functools.cached_property
+    def all_tokens(self) -> tuple[Token, ...]:
+        """The tokens, each with its name."""
+        return tuple(Token.parse(text) for text in self.tokens)
+
+    @functools.cached_property
+    def proxies(self) -> tuple[ipaddress.IPv4Network | ipaddress.IPv6Network, ...]:
+        """The networks of trusted proxies.
+
+        Raises:
+            ConfigError: One is neither an address nor a network.
+        """
+        try:
+            return tuple(ipaddress.ip_network(text) for text in self.trusted_proxies)
+        except ValueError as error:
+            raise ConfigError(
+                f"--trusted-proxy: {error}; give an address or a network, 10.0.0.0/8."
+            ) from error
 
     @property
     def loopback(self) -> bool:
@@ -118,8 +186,8 @@ def choose_models(sources: list[str]) -> tuple[ModelChoice, ...]:
             source = given
             path = Path(given)
             path = path.resolve() if path.is_dir() else path  # `.` has no name of its own
-            # Runs keep their models in best/ and last/: the folder above tells them apart.
-            run = path.parent.name if path.name in ("best", "last") else ""
+            # Runs keep their models in best/ and final/: the folder above tells them apart.
+            run = path.parent.name if path.name in ("best", "final") else ""
             name = "/".join(filter(None, (run, path.name))) or given
         taken = {choice.name for choice in chosen}
         unique = next(

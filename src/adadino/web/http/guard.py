@@ -3,18 +3,16 @@
 - `Host` must be a name of ours: a stranger's page whose name was made to point to this machine
   (DNS rebinding) still sends its own name. Off loopback, the token does the same.
 - Requests that another site caused are refused; browsers say so in `Sec-Fetch-Site` and `Origin`.
-- With a token, everything but `/healthz` wants it: as a bearer, or as the cookie of the login.
+- With tokens, everything but `/healthz` wants one: as a bearer, or by the cookie of the login.
+  A source that sends wrong ones waits before its next is even looked at.
+- HEAD is answered as GET is, without the body.
 - Every answer carries the headers that keep the page to itself.
 """
 
 from __future__ import annotations
 
 import asyncio
-import hashlib
-import hmac
-import secrets
-from collections.abc import Iterable
-from http.cookies import CookieError, SimpleCookie
+import math
 from pathlib import Path
 from urllib.parse import parse_qs, urlsplit
 
@@ -24,13 +22,23 @@ from starlette.requests import Request
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from adadino.web.http.body import chunks, drain
+from adadino.web.http.identity import (
+    CLIENT_COOKIE,
+    LONGEST_WAIT_S,
+    SESSION_COOKIE,
+    Guesses,
+    Identities,
+    Identity,
+    cookies_of,
+    set_cookie,
+)
 from adadino.web.http.problems import RefusedError, answer
-from adadino.web.settings import Settings
+from adadino.web.settings import Limits, Settings, Token
 
-TOKEN_COOKIE, CLIENT_COOKIE = "adadino_token", "adadino_client"
 STATIC = Path(__file__).parents[1] / "static"
 _OPEN = frozenset({"/healthz", "/favicon.ico", "/static/icon.svg", "/static/login.css"})
-_YEAR = 365 * 86400
+_LOGIN = Limits(idle_s=5.0, upload_s=10.0)
+"""Whoever has no token yet is not waited for as long as an upload."""
 
 
 class Guard:
@@ -39,6 +47,7 @@ class Guard:
     def __init__(self, app: ASGIApp, settings: Settings) -> None:
         self.app, self.settings = app, settings
         self._headers = security_headers(settings.basemap_origin)
+        self._identities, self._guesses = Identities(settings), Guesses()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a request, or let it through."""
@@ -48,21 +57,20 @@ class Guard:
         if scope["type"] != "http":
             return
         request = Request(scope, receive)
-        cookies = _cookies(request.headers)
-        fresh = None if CLIENT_COOKIE in cookies else secrets.token_urlsafe(16)
-        scope.setdefault("state", {})["client"] = client_of(request, cookies)
+        head = scope["method"] == "HEAD"
+        if head:
+            scope["method"] = "GET"
+        nobody = self._identities.identify(request, None)
+        scope.setdefault("state", {})["identity"] = nobody
 
         async def guarded(message: Message) -> None:
             if message["type"] == "http.response.start":
-                headers = MutableHeaders(scope=message)
-                for name, value in self._headers.items():
-                    headers.setdefault(name, value)
-                headers.setdefault("cache-control", "no-store")
-                if fresh and scope["path"] == "/":
-                    headers.append("set-cookie", _cookie(CLIENT_COOKIE, fresh))
+                self._add_headers(message, scope)
+            elif head and message["type"] == "http.response.body":
+                message = {**message, "body": b""}
             await send(message)
 
-        response = await self._refusal(request, cookies)
+        response = await self._refusal(request, nobody)
         if response is None:
             await self.app(scope, receive, guarded)
         else:
@@ -70,7 +78,18 @@ class Guard:
                 await drain(request)
             await response(scope, receive, guarded)
 
-    async def _refusal(self, request: Request, cookies: dict[str, str]) -> Response | None:
+    def _add_headers(self, message: Message, scope: Scope) -> None:
+        identity: Identity = scope["state"]["identity"]
+        headers = MutableHeaders(scope=message)
+        for name, value in self._headers.items():
+            headers.setdefault(name, value)
+        headers.setdefault("cache-control", "no-store")
+        # With the page, and with a job that somebody may want to find again.
+        if identity.fresh and (scope["path"] == "/" or message["status"] == 201):
+            cookie = set_cookie(CLIENT_COOKIE, identity.fresh, secure=identity.secure)
+            headers.append("set-cookie", cookie)
+
+    async def _refusal(self, request: Request, nobody: Identity) -> Response | None:
         """Why a request does not go further; None if it may."""
         host = request.headers.get("host", "")
         if not self._is_ours(host):
@@ -78,14 +97,14 @@ class Guard:
                 421, f"this server is not {host[:100]!r}; start it with --allow-host to be reached "
                 "by that name.",
             )  # fmt: skip
-        path = request.scope[
-            "path"
-        ]  # request.url would also decode the query, which may be no text
+        path = request.scope["path"]  # request.url would also decode the query, maybe no text
         if is_cross_site(request.headers, host, request.method, path):
             return answer(403, "requests from other sites are not served.")
-        if self.settings.token is None:
+        if path == "/logout" and request.method == "POST":
+            return self._logout(nobody)
+        if not self.settings.tokens:
             return None
-        return await self._check_token(request, cookies, self.settings.token)
+        return await self._check_token(request, nobody)
 
     def _is_ours(self, host: str) -> bool:
         try:
@@ -97,42 +116,71 @@ class Guard:
         ours = {"localhost", "127.0.0.1", "::1", self.settings.host.lower()}
         return name in ours | {entry.lower() for entry in self.settings.allowed_hosts}
 
-    async def _check_token(
-        self, request: Request, cookies: dict[str, str], token: str
-    ) -> Response | None:
+    async def _check_token(self, request: Request, nobody: Identity) -> Response | None:
+        path, source = request.scope["path"], nobody.address
+        token = self._identities.token_of_session(request.headers)
+        if token is None and path == "/login" and request.method == "POST":
+            return await self._login(request, nobody)
+        if token is None and SESSION_COOKIE in cookies_of(request.headers) and path not in _OPEN:
+            self._guesses.wrong(source)
         scheme, _, bearer = request.headers.get("authorization", "").partition(" ")
-        offered = bearer.strip() if scheme.lower() == "bearer" else None
-        kept = cookies.get(TOKEN_COOKIE)
-        if _same(offered, token) or _same(kept, _proof(token)):
+        if token is None and scheme.lower() == "bearer":
+            found = await self._judge(bearer.strip(), source)
+            if isinstance(found, Response):
+                return found
+            token = found
+        if token is not None:
+            request.scope["state"]["identity"] = self._identities.identify(request, token)
             return None
-        path = request.scope["path"]
         if path == "/login":
-            if request.method == "POST":
-                return await self._login(request, token)
             return FileResponse(STATIC / "login.html")
         if path in _OPEN:
             return None
-        if offered is not None:
-            await asyncio.sleep(0.5)  # guessing takes time
         if request.method == "GET" and path == "/":
             return RedirectResponse("/login", status_code=303)
         refusal = answer(401, "this server wants its token: Authorization: Bearer TOKEN.")
         refusal.headers["www-authenticate"] = "Bearer"
         return refusal
 
-    async def _login(self, request: Request, token: str) -> Response:
-        limits = self.settings.limits
+    async def _judge(self, given: str, source: str) -> Token | Response | None:
+        """The token of a secret, when it is this source's turn to be looked at."""
+        while (wait := self._guesses.wait_s(source)) > 0:
+            if wait > LONGEST_WAIT_S:
+                return _too_many(wait)
+            await asyncio.sleep(wait)
+        # Looked at and counted without a pause between: requests at once cannot share a turn.
+        found = self._identities.token_of_secret(given)
+        if found is None:
+            self._guesses.wrong(source)
+        return found
+
+    async def _login(self, request: Request, nobody: Identity) -> Response:
         try:
-            body = b"".join([part async for part in chunks(request, most=4096, limits=limits)])
+            body = b"".join([part async for part in chunks(request, most=4096, limits=_LOGIN)])
         except RefusedError as error:
             return answer(error.status, error.sentence)
         given = parse_qs(body.decode("utf-8", "replace")).get("token", [""])[0]
-        if not _same(given, token):
-            await asyncio.sleep(0.5)
+        found = await self._judge(given, nobody.address)
+        if isinstance(found, Response):
+            return found
+        if found is None:
             return RedirectResponse("/login#wrong", status_code=303)
         response = RedirectResponse("/", status_code=303)
-        response.headers.append("set-cookie", _cookie(TOKEN_COOKIE, _proof(token)))
+        cookie = set_cookie(SESSION_COOKIE, self._identities.session(found), secure=nobody.secure)
+        response.headers.append("set-cookie", cookie)
         return response
+
+    def _logout(self, nobody: Identity) -> Response:
+        response = RedirectResponse("/login" if self.settings.tokens else "/", status_code=303)
+        for name in (SESSION_COOKIE, CLIENT_COOKIE):
+            response.headers.append("set-cookie", set_cookie(name, "", secure=nobody.secure))
+        return response
+
+
+def _too_many(wait: float) -> Response:
+    refusal = answer(429, "too many wrong tokens came from this address; wait and try again.")
+    refusal.headers["retry-after"] = str(math.ceil(wait))
+    return refusal
 
 
 def security_headers(image_origin: str | None) -> dict[str, str]:
@@ -165,37 +213,3 @@ def is_cross_site(headers: Headers, host: str, method: str, path: str) -> bool:
         return origin is not None and urlsplit(origin).netloc.lower() != host.lower()
     except ValueError:  # an origin that is no address is not ours
         return True
-
-
-def client_of(request: Request, cookies: dict[str, str]) -> str:
-    """Who asks, as a digest: by the page's cookie, or by address where there is none."""
-    known = cookies.get(CLIENT_COOKIE)
-    address = request.client.host if request.client else "?"
-    return hashlib.sha256((known or f"address {address}").encode()).hexdigest()[:16]
-
-
-def _proof(token: str) -> str:
-    """What the login's cookie holds: not the token itself."""
-    return hmac.new(token.encode(), b"adadino login", "sha256").hexdigest()
-
-
-def _same(given: str | None, wanted: str) -> bool:
-    return given is not None and secrets.compare_digest(given.encode(), wanted.encode())
-
-
-def _cookies(headers: Headers) -> dict[str, str]:
-    found: dict[str, str] = {}
-    for line in _lines(headers):
-        try:
-            found |= {name: item.value for name, item in SimpleCookie(line).items()}
-        except CookieError:
-            continue
-    return found
-
-
-def _lines(headers: Headers) -> Iterable[str]:
-    return headers.getlist("cookie")
-
-
-def _cookie(name: str, value: str) -> str:
-    return f"{name}={value}; Path=/; Max-Age={_YEAR}; HttpOnly; SameSite=Strict"

@@ -1,74 +1,273 @@
-"""The worker as the server sees it: a process to start, to send a job, to listen to and to kill."""
+"""Workers as the server sees them: a process to start for a task, to listen to and to kill.
+
+One worker serves one task and ends, because what keeps it to its files (`sandbox`) cannot be taken
+off again. On Linux a warm parent forks it (`parent`); elsewhere it is started anew.
+"""
 
 from __future__ import annotations
 
+import dataclasses
+import itertools
 import json
+import os
+import queue
+import socket
 import subprocess
 import sys
-from collections.abc import Iterator
+import threading
+import time
+from collections.abc import Callable, Iterator
 from contextlib import suppress
+from pathlib import Path
 from typing import IO, Any
 
-from adadino.web.settings import Settings
+from adadino.errors import AdaDINOError, InputError, WriteError
+from adadino.web.door import narrow_gdal
+from adadino.web.jobs.sandbox import Reach, can_fork
+
+LOOK_S = 0.25
+"""How often the memory and the time of a worker are looked at."""
 
 
-class WorkerProcess:
+class WorkerEndedError(AdaDINOError):
+    """A worker that ended without an answer: it crashed, or it was killed."""
+
+    def __init__(self, code: int | None) -> None:
+        self.code = code
+        how = "ended" if code is None else f"ended with code {code}"
+        if code is not None and code < 0:
+            how = f"was killed (signal {-code})"
+        super().__init__(
+            f"the process that computed it {how}; is the memory full? Try a smaller scene."
+        )
+
+
+class OverLimitError(AdaDINOError):
+    """A worker that took more time or memory than it may."""
+
+
+class Worker:
     """One running worker."""
 
-    def __init__(self, settings: Settings) -> None:
-        """Start it; it loads its models while we go on."""
-        self._process = subprocess.Popen(
-            [sys.executable, "-m", "adadino.web.jobs.worker"],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-            # Ctrl-C is for the server, which ends the worker in order.
-            start_new_session=True,
-        )
-        models = [[choice.name, choice.source] for choice in settings.models]
-        self.send(
-            models=models,
-            backbone=settings.backbone,
-            device=settings.device,
-            engine=settings.engine,
-        )
-
-    def send(self, **task: object) -> None:
-        """Send a line; if nobody is there any more, `events` ends and tells."""
-        with suppress(OSError, ValueError):
-            self._pipe(self._process.stdin).write(json.dumps(task) + "\n")
-            self._pipe(self._process.stdin).flush()
-
-    def events(self) -> Iterator[dict[str, Any]]:
-        """What the worker tells, until it is gone."""
-        for line in self._pipe(self._process.stdout):
-            with suppress(ValueError):
-                yield json.loads(line)
+    def __init__(self, answers: IO[bytes], kill: Callable[[], None]) -> None:
+        self.process: int | None = None
+        """Its number, once it has said so."""
+        self.held: dict[str, bool] = {}
+        """Which protections hold for it."""
+        self._events: queue.SimpleQueue[dict[str, Any] | None] = queue.SimpleQueue()
+        self._kill = kill
+        threading.Thread(target=self._listen, args=(answers,), daemon=True).start()
 
     def kill(self) -> None:
-        """End it at once."""
-        self._process.kill()
+        """End it at once; `events` then ends too."""
+        self._kill()
 
-    def end(self) -> int:
-        """Wait for its end and return its code; negative for a signal."""
-        self.kill()
-        code = self._process.wait()
-        for pipe in (self._process.stdin, self._process.stdout):
-            with suppress(OSError):
-                self._pipe(pipe).close()
-        return code
+    def events(
+        self, *, seconds: float | None = None, memory: int | None = None
+    ) -> Iterator[dict[str, Any]]:
+        """What the worker tells until it has ended.
 
-    @property
-    def pid(self) -> int:
-        """The process' number."""
-        return self._process.pid
+        Args:
+            seconds: The longest it may take, by the clock.
+            memory: The most memory it may use, where the system tells how much that is.
 
-    @property
-    def alive(self) -> bool:
-        """Whether it still runs."""
-        return self._process.poll() is None
+        Raises:
+            WorkerEndedError: It ended without saying that it was done or had failed.
+            OverLimitError: It was killed because it took too much.
+        """
+        until = None if seconds is None else time.monotonic() + seconds
+        answered = False
+        while True:
+            try:
+                event = self._events.get(timeout=LOOK_S)
+            except queue.Empty:
+                self._look(until, memory)
+                continue
+            kind = None if event is None else event["event"]
+            if event is None or kind == "ended":
+                if not answered:
+                    raise WorkerEndedError(None if event is None else event["code"])
+                return
+            if kind == "started":
+                self.process, self.held = event["process"], event["held"]
+                continue
+            answered = answered or kind in ("done", "failed")
+            yield event
+            self._look(until, memory)
 
-    @staticmethod
-    def _pipe(pipe: IO[str] | None) -> IO[str]:
-        assert pipe is not None
-        return pipe
+    def result(self, *, seconds: float, memory: int | None = None) -> dict[str, Any]:
+        """Wait for its answer.
+
+        Raises:
+            InputError: The task failed, with the worker's sentence.
+            WorkerEndedError, OverLimitError: As in `events`.
+        """
+        answer: dict[str, Any] = {}
+        for event in self.events(seconds=seconds, memory=memory):
+            answer = event if event["event"] in ("done", "failed") else answer
+        if answer["event"] == "failed":
+            raise (WriteError if answer.get("disk") else InputError)(answer["error"])
+        return answer
+
+    def _look(self, until: float | None, memory: int | None) -> None:
+        over = None
+        if until is not None and time.monotonic() > until:
+            over = "it took more time than this server gives a job (--max-job-time)"
+        elif memory is not None and self.process and used_memory(self.process) > memory:
+            over = f"it took more than {memory / 2**30:,.0f} GB of memory (--max-job-memory)"
+        if over is not None:
+            self.kill()
+            raise OverLimitError(f"{over}; cut the scene, or use `adadino predict`.")
+
+    def _listen(self, answers: IO[bytes]) -> None:
+        with answers:
+            for line in answers:
+                with suppress(ValueError):
+                    event = json.loads(line)
+                    if isinstance(event, dict) and "event" in event:
+                        self._events.put(event)
+        self._events.put(None)
+
+
+class Workers:
+    """Starts workers; its own process is started when the first is needed."""
+
+    def __init__(self, setup: dict[str, Any], *, fork: bool | None = None) -> None:
+        """Nothing is started yet.
+
+        Args:
+            setup: What workers need to know before their tasks: `tasks.prepare`.
+            fork: Whether a warm parent forks them; by default where that is safe.
+        """
+        self._setup = setup
+        self._forks = can_fork() if fork is None else fork
+        self._lock = threading.RLock()
+        self._numbers = itertools.count(1)
+        self._parent: subprocess.Popen[bytes] | None = None
+        self._control: socket.socket | None = None
+        self._ready = threading.Event()
+        self._problem: str | None = None
+
+    def start(self, task: dict[str, Any], reach: Reach) -> Worker:
+        """Start a worker on a task.
+
+        Raises:
+            AdaDINOError: No worker can be started; the sentence says why.
+        """
+        task = {**task, "reach": _plain(reach)}
+        return self._fork(task) if self._forks else self._spawn(task)
+
+    def wait(self) -> None:
+        """Start the parent and wait until it is ready.
+
+        Raises:
+            AdaDINOError: It cannot be used.
+        """
+        if not self._forks:
+            return
+        with self._lock:
+            self._ensure()
+            ready = self._ready
+        ready.wait()
+        if self._problem is not None:
+            raise AdaDINOError(self._problem)
+
+    def close(self) -> None:
+        """End the parent and every worker."""
+        with self._lock:
+            parent, self._parent = self._parent, None
+            if self._control is not None:
+                self._control.close()
+                self._control = None
+            if parent is not None:
+                parent.kill()
+                parent.wait()
+            self._ready.set()
+
+    def _fork(self, task: dict[str, Any]) -> Worker:
+        self.wait()
+        ours, theirs = os.pipe()
+        try:
+            with self._lock:
+                number, control = next(self._numbers), self._control
+                if control is None:
+                    raise OSError("the parent is closed")
+                message = json.dumps({"start": number, "task": task}).encode()
+                socket.send_fds(control, [message], [theirs])
+        except OSError as error:
+            os.close(ours)
+            raise AdaDINOError(
+                "the process that computes does not start; see the server's log."
+            ) from error
+        finally:
+            os.close(theirs)
+        return Worker(os.fdopen(ours, "rb"), lambda: self._tell(control, kill=number))
+
+    def _tell(self, control: socket.socket, **message: object) -> None:
+        with suppress(OSError):
+            control.send(json.dumps(message).encode())
+
+    def _ensure(self) -> None:
+        """Have a parent that lives; the lock is held."""
+        if self._parent is not None and self._parent.poll() is None:
+            return
+        self._problem, self._ready = None, threading.Event()
+        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        with theirs:
+            self._parent = subprocess.Popen(
+                [sys.executable, "-m", "adadino.web.jobs.parent", str(theirs.fileno())],
+                pass_fds=[theirs.fileno()],
+                stdin=subprocess.DEVNULL,
+                env=environment(),
+                start_new_session=True,  # Ctrl-C is for the server, which ends it in order
+            )
+        self._control = ours
+        self._tell(ours, **self._setup)
+        threading.Thread(target=self._await, args=(ours, self._ready), daemon=True).start()
+
+    def _await(self, control: socket.socket, ready: threading.Event) -> None:
+        try:
+            said = json.loads(control.recv(2**16) or b"null")
+        except OSError:
+            said = None
+        if not said or "ready" not in said:
+            gone = "the process that loads the models ended; see the server's log."
+            self._problem = said["unusable"] if said else gone
+        ready.set()
+
+    def _spawn(self, task: dict[str, Any]) -> Worker:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "adadino.web.jobs.parent", "alone"],
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment(),
+            start_new_session=True,
+        )  # fmt: skip
+        assert process.stdin is not None
+        assert process.stdout is not None
+        with suppress(OSError):
+            process.stdin.write(
+                json.dumps(self._setup).encode() + b"\n" + json.dumps(task).encode() + b"\n"
+            )
+            process.stdin.close()
+        return Worker(process.stdout, process.kill)
+
+
+def environment() -> dict[str, str]:
+    """A worker's variables: none that holds a secret, and GDAL narrowed to our formats."""
+    secret = ("TOKEN", "SECRET", "PASSWORD", "CREDENTIAL", "_KEY", "AWS_", "AZURE_", "GS_")
+    kept = {k: v for k, v in os.environ.items() if not any(part in k.upper() for part in secret)}
+    return kept | narrow_gdal()
+
+
+def used_memory(process: int) -> int:
+    """Bytes that a process uses alone; 0 where the system does not tell, or it has ended."""
+    with suppress(OSError, ValueError, IndexError):
+        for line in Path(f"/proc/{process}/status").read_text().splitlines():
+            if line.startswith("RssAnon:"):
+                return int(line.split()[1]) * 1024
+    return 0
+
+
+def _plain(reach: Reach) -> dict[str, Any]:
+    """As JSON has it."""
+    found = dataclasses.asdict(reach)
+    return found | {name: [str(path) for path in found[name]] for name in ("read", "write")}

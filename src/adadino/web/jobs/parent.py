@@ -1,0 +1,157 @@
+"""The process that forks one worker for each task, after it has imported what workers need.
+
+- It opens no stranger's file, starts no thread and never touches a GPU, so that forking is safe.
+  A worker (`tasks`) inherits the imported libraries and the loaded models, confines itself
+  (`sandbox`) and ends with its task.
+- The server sends a message on a socket for each task, with the pipe that the worker shall answer
+  on. When a worker has ended, this process writes its exit code there.
+- It ends when the server does, and takes its workers along.
+
+Where forking is not safe (macOS, Windows), `main` with `alone` is one worker for one task.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import selectors
+import signal
+import socket
+import sys
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+LONGEST = 2**16
+"""Bytes of a message; a task is some hundred."""
+
+
+def main(arguments: list[str]) -> None:
+    """Serve tasks on the socket whose number is given, or one task from standard input."""
+    from adadino.web.jobs import tasks
+
+    with suppress(OSError, AttributeError):
+        os.nice(5)  # the page goes first
+    if arguments == ["alone"]:
+        setup, task = (json.loads(sys.stdin.readline()) for _ in range(2))
+        said = os.fdopen(os.dup(1), "w", buffering=1)
+        os.dup2(2, 1)  # whatever a library prints must not be taken for an answer
+        tasks.work(task, tasks.prepare(setup), said)
+        return
+    with socket.socket(fileno=int(arguments[0])) as server:
+        Parent(server).serve()
+
+
+class Parent:
+    """Forks workers and tells the server of their ends."""
+
+    def __init__(self, server: socket.socket) -> None:
+        self._server = server
+        self._workers: dict[int, tuple[int, int, int]] = {}
+        """By number: process, its handle, and the pipe to the server."""
+
+    def serve(self) -> None:
+        """Get ready, then fork until the server is gone."""
+        from adadino.web.jobs import tasks
+
+        setup = json.loads(self._server.recv(LONGEST) or b"null")
+        try:
+            with _quiet_registration():
+                tasks.preload(setup)
+            held = tasks.prepare(setup)
+        except Exception as error:
+            self._say(unusable=tasks.sentence(error))
+            return
+        self._say(ready=True)
+        selector = selectors.DefaultSelector()
+        selector.register(self._server, selectors.EVENT_READ, None)
+        while True:
+            for key, _ in selector.select():
+                if key.data is not None:
+                    selector.unregister(key.fileobj)
+                    self._bury(key.data)
+                    continue
+                number = self._hear(held)
+                if number is None:
+                    return self._end()
+                if number in self._workers:
+                    selector.register(self._workers[number][1], selectors.EVENT_READ, number)
+
+    def _hear(self, held: Any) -> int | None:
+        """Do what the server asks; the number of a new worker, -1 for none, None at the end."""
+        try:
+            text, pipes, _, _ = socket.recv_fds(self._server, LONGEST, 1)
+        except OSError:
+            return None
+        if not text:
+            return None
+        asked = json.loads(text)
+        if "kill" in asked:
+            if asked["kill"] in self._workers:
+                os.kill(self._workers[asked["kill"]][0], signal.SIGKILL)
+            return -1
+        number, (pipe,) = asked["start"], pipes
+        process = os.fork()
+        if process == 0:
+            self._become(asked["task"], held, pipe)
+        self._workers[number] = process, os.pidfd_open(process), pipe
+        return int(number)
+
+    def _become(self, task: dict[str, Any], held: Any, pipe: int) -> None:
+        """In the new process: keep its own pipe and nothing else, work, and end."""
+        from adadino.web.jobs import tasks
+
+        code = 1
+        try:
+            os.dup2(pipe, 1)
+            os.closerange(3, os.sysconf("SC_OPEN_MAX") if os.sysconf("SC_OPEN_MAX") > 0 else 4096)
+            said = os.fdopen(os.dup(1), "w", buffering=1)
+            os.dup2(2, 1)  # whatever a library prints must not be taken for an answer
+            null = os.open(os.devnull, os.O_RDONLY)
+            os.dup2(null, 0)
+            tasks.work(task, held, said)
+            code = 0
+        finally:
+            os._exit(code)
+
+    def _bury(self, number: int) -> None:
+        process, handle, pipe = self._workers.pop(number)
+        _, status = os.waitpid(process, 0)
+        os.close(handle)
+        with suppress(OSError):
+            os.write(pipe, json.dumps(_end_of(status)).encode() + b"\n")
+        os.close(pipe)
+
+    def _end(self) -> None:
+        for process, _, _ in self._workers.values():
+            os.kill(process, signal.SIGKILL)
+
+    def _say(self, **message: object) -> None:
+        with suppress(OSError):
+            self._server.send(json.dumps(message).encode())
+
+
+def _end_of(status: int) -> dict[str, object]:
+    return {"event": "ended", "code": os.waitstatus_to_exitcode(status)}
+
+
+@contextmanager
+def _quiet_registration() -> Iterator[None]:
+    """Keep GDAL from telling of every driver that `GDAL_SKIP` names and its build has not."""
+    kept = os.dup(2)
+    with Path(os.devnull).open("w") as nowhere:
+        os.dup2(nowhere.fileno(), 2)
+        try:
+            yield
+        finally:
+            os.dup2(kept, 2)
+            os.close(kept)
+
+
+Said = IO[str]
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
