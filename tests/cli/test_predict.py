@@ -103,6 +103,9 @@ def test_progress_tells_tiles_speed_and_time_left(predict, dates, tmp_path):
     last = [line for line in said.err.splitlines() if line.startswith("predicting")][-1]
     assert last.startswith("predicting: 15/15 ")
     assert " MP/s, 0:00 left, 6 empty" in last
+    told = said.err.splitlines()
+    assert [line for line in told if ":" not in line] == ["opening", "preparing", "writing"]
+    assert "predicting: 0/15" in told
 
 
 def test_an_interrupted_run_goes_on_with_resume(predict, dates, tmp_path, monkeypatch):

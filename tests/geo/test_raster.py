@@ -140,8 +140,6 @@ class TestBadInput:
             read(before, after)
 
     def test_settings_that_make_no_sense(self, rgb: Path) -> None:
-        with pytest.raises(ConfigError, match="no resampling 'cubist'; choose one of nearest"):
-            open_pair(rgb, rgb, resampling="cubist")
         with pytest.raises(ConfigError, match="scale"):
             open_pair(rgb, rgb, scale=(3, 3))
         with pytest.raises(ConfigError, match="shift"):

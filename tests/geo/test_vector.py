@@ -22,7 +22,7 @@ from adadino.errors import ConfigError, InputError
 from adadino.geo.grid import Grid
 from adadino.geo.polygons import vector
 from adadino.geo.polygons.components import find_components
-from adadino.geo.polygons.vector import polygons
+from adadino.geo.polygons.vector import measures, polygons, sieved
 
 FIELDS = ["id", "area_m2", "perimeter_m", "prob_mean", "prob_max"]
 UTM = CRS.from_epsg(32633)
@@ -48,10 +48,8 @@ def some(
     return mask, rng.random(shape, np.float32)
 
 
-def by_scipy(
-    mask: NDArray[np.uint8], probability: NDArray[np.float32], connectivity: int
-) -> list[tuple[float, ...]]:
-    labels, n = ndimage.label(mask == 1, np.ones((3, 3)) if connectivity == 8 else None)
+def by_scipy(mask: NDArray[np.uint8], probability: NDArray[np.float32]) -> list[tuple[float, ...]]:
+    labels, n = ndimage.label(mask == 1)
     index = np.arange(1, n + 1)
     values = probability.astype(np.float64)
     rows = zip(
@@ -67,17 +65,13 @@ def by_scipy(
 
 
 @settings(max_examples=40)
-@given(masks, st.sampled_from([4, 8]), st.integers(1, 15))
-def test_components_in_bands_equal_those_of_the_whole(
-    mask: NDArray[np.uint8], connectivity: int, rows: int
-) -> None:
+@given(masks, st.integers(1, 15))
+def test_components_in_bands_equal_those_of_the_whole(mask: NDArray[np.uint8], rows: int) -> None:
     probability = np.random.default_rng(1).random(mask.shape, np.float32)
     bands = [(r, mask[r : r + rows], probability[r : r + rows]) for r in range(0, 14, rows)]
-    got = find_components(bands, width=11, connectivity=connectivity)
+    got = find_components(bands, width=11)
     triples = zip(got.count, got.prob_mean, got.prob_max, strict=True)
-    assert np.array(sorted(triples)) == pytest.approx(
-        np.array(by_scipy(mask, probability, connectivity))
-    )
+    assert np.array(sorted(triples)) == pytest.approx(np.array(by_scipy(mask, probability)))
     assert (mask[got.row, got.col] == 1).all()
 
 
@@ -93,10 +87,9 @@ def test_a_spiral_across_every_band_is_one_component() -> None:
 # --- polygons --------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("connectivity", [4, 8])
-def test_each_polygon_covers_its_component_and_carries_its_numbers(connectivity: int) -> None:
+def test_each_polygon_covers_its_component_and_carries_its_numbers() -> None:
     mask, probability = some()
-    frame = polygons(mask, probability, grid_of(mask), connectivity=connectivity)
+    frame = polygons(mask, probability, grid_of(mask))
     assert frame.crs == UTM
     assert frame["id"].tolist() == list(range(1, len(frame) + 1))
     drawn = rasterize(
@@ -111,18 +104,18 @@ def test_each_polygon_covers_its_component_and_carries_its_numbers(connectivity:
     assert frame["perimeter_m"].to_numpy() == pytest.approx(frame.length.to_numpy(), rel=1e-9)
     assert frame["prob_mean"].to_numpy() == pytest.approx(ndimage.mean(values, drawn, index))
     assert frame["prob_max"].tolist() == ndimage.maximum(values, drawn, index).tolist()
-    assert len(frame) == len(by_scipy(mask, probability, connectivity))
+    assert len(frame) == len(by_scipy(mask, probability))
 
 
 @settings(max_examples=40)
-@given(masks, st.sampled_from([4, 8]), st.sampled_from([0.0, 0.3, 0.5, 1.0, 2.5, 20.0]))
+@given(masks, st.sampled_from([0.0, 0.3, 0.5, 1.0, 2.5, 20.0]))
 def test_geometries_are_valid_apart_and_keep_their_holes(
-    mask: NDArray[np.uint8], connectivity: int, simplify: float
+    mask: NDArray[np.uint8], simplify: float
 ) -> None:
     probability = np.ones(mask.shape, np.float32)
     grid = grid_of(mask)
-    exact = polygons(mask, probability, grid, connectivity=connectivity)
-    frame = polygons(mask, probability, grid, connectivity=connectivity, simplify=simplify)
+    exact = polygons(mask, probability, grid)
+    frame = polygons(mask, probability, grid, simplify=simplify)
     assert frame.is_valid.all()
     assert (frame.area > 0).all()
     assert [holes(g) for g in frame.geometry] == [holes(g) for g in exact.geometry]
@@ -158,7 +151,7 @@ def test_order_is_by_area_then_position_and_min_area_comes_before_ids() -> None:
     grid = grid_of(mask, None, Affine.identity())
     frame = polygons(mask, probability, grid, min_area=2)
     assert frame["id"].tolist() == [1, 2, 3]
-    assert frame["area_m2"].tolist() == [4, 2, 2]
+    assert frame["area_px"].tolist() == [4, 2, 2]
     assert frame.bounds[["minx", "miny"]].to_numpy().tolist() == [[5, 2], [4, 5], [0, 8]]
 
 
@@ -186,16 +179,55 @@ def test_datasets_stream_to_the_same_polygons_as_arrays(
             nodata=255 if name == "mask" else np.nan,
         ) as raster:  # fmt: skip
             raster.write(array, 1)
-    for connectivity in (4, 8):
-        whole = polygons(mask, probability, grid, connectivity=connectivity)
-        monkeypatch.setattr(vector, "ROWS", 7)
-        with (
-            rasterio.open(tmp_path / "mask.tif") as m,
-            rasterio.open(tmp_path / "probability.tif") as p,
-        ):
-            banded = polygons(m, p, grid, connectivity=connectivity)
-        assert (banded.geometry == whole.geometry).all()
-        assert banded[FIELDS].to_numpy() == pytest.approx(whole[FIELDS].to_numpy())
+    whole = polygons(mask, probability, grid)
+    monkeypatch.setattr(vector, "ROWS", 7)
+    with (
+        rasterio.open(tmp_path / "mask.tif") as m,
+        rasterio.open(tmp_path / "probability.tif") as p,
+    ):
+        banded = polygons(m, p, grid)
+    assert (banded.geometry == whole.geometry).all()
+    assert banded[FIELDS].to_numpy() == pytest.approx(whole[FIELDS].to_numpy())
+
+
+LOCAL = CRS.from_wkt('LOCAL_CS["site",UNIT["metre",1],AXIS["x",EAST],AXIS["y",NORTH]]')
+SYSTEMS = {
+    "projected": (UTM, NORTH_UP),
+    "geographic": (CRS.from_epsg(4326), Affine(1e-5, 0, 13, 0, -1e-5, 52)),
+    "Web Mercator": (CRS.from_epsg(3857), Affine(0.5, 0, 1.4e6, 0, -0.5, 6.8e6)),
+    "local": (LOCAL, NORTH_UP),
+    "none": (None, Affine.identity()),
+}
+
+
+@pytest.mark.parametrize("system", SYSTEMS)
+@pytest.mark.parametrize("rows", [3, 512])
+def test_the_sieved_mask_is_what_the_kept_polygons_cover(
+    system: str, rows: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(vector, "ROWS", rows)
+    mask, probability = some(5)
+    crs, transform = SYSTEMS[system]
+    grid = grid_of(mask, crs, transform)
+    areas = polygons(mask, probability, grid)[measures(grid)[0]].to_numpy()
+    for least in (0.0, float(np.median(areas)), areas.max(), areas.max() * 1.01):
+        kept = polygons(mask, probability, grid, min_area=least)
+        got = np.concatenate([block for _, block in sieved(mask, grid, min_area=least)])
+        drawn = np.zeros(mask.shape, np.uint8)
+        if len(kept):
+            drawn = rasterize(kept.geometry, mask.shape, transform=transform, dtype="uint8")
+        assert (got == np.where(mask == 1, drawn, mask)).all()
+    assert not (got == 1).any(), "the last limit leaves nothing"
+
+
+def test_a_local_system_is_measured_on_its_plane() -> None:
+    foot = 0.3048
+    feet = CRS.from_wkt(f'LOCAL_CS["site",UNIT["foot",{foot}],AXIS["x",EAST],AXIS["y",NORTH]]')
+    for crs, unit in ((LOCAL, 1.0), (feet, foot)):
+        frame = polygons(RING, RING.astype(np.float32), grid_of(RING, crs), simplify=0.1)
+        assert frame["area_m2"].tolist() == pytest.approx([PIXELS * (0.5 * unit) ** 2])
+        assert frame["perimeter_m"].tolist() == pytest.approx([EDGES * 0.5 * unit])
+        assert frame.crs.name == "site"
 
 
 # --- measures --------------------------------------------------------------------------------
@@ -281,22 +313,21 @@ def test_grads_are_not_degrees() -> None:
 def test_without_a_crs_everything_is_in_pixels() -> None:
     frame = polygons(RING, RING.astype(np.float32), grid_of(RING, None, Affine.identity()))
     assert frame.crs is None
-    assert frame["area_m2"].tolist() == [PIXELS]
-    assert frame["perimeter_m"].tolist() == [EDGES]
+    assert frame["area_px"].tolist() == [PIXELS]
+    assert frame["perimeter_px"].tolist() == [EDGES]
+    assert not {"area_m2", "perimeter_m"} & set(frame.columns)
     assert frame.total_bounds.tolist() == [3, 2, 15, 18]
 
 
 def test_without_a_crs_polygons_lie_on_the_raster_they_come_from() -> None:
     grid = grid_of(RING, None, Affine(0.5, 0, 100, 0, -0.5, 200))
     frame = polygons(RING, RING.astype(np.float32), grid)
-    assert frame["area_m2"].tolist() == [PIXELS]
+    assert frame["area_px"].tolist() == [PIXELS]
     assert frame.total_bounds.tolist() == [101.5, 191, 107.5, 199]
 
 
 def test_wrong_settings_say_what_to_do() -> None:
     mask, probability = some()
-    with pytest.raises(ConfigError, match="connectivity is 6; choose 4 or 8"):
-        polygons(mask, probability, grid_of(mask), connectivity=6)  # type: ignore[arg-type]
     with pytest.raises(ConfigError, match="min_area is -1"):
         polygons(mask, probability, grid_of(mask), min_area=-1)
     with pytest.raises(ConfigError, match="simplify is nan"):

@@ -27,7 +27,7 @@ from adadino.errors import InputError
 from adadino.files import write_atomic
 from adadino.geo.grid import Grid, crs_name
 from adadino.geo.polygons.seams import join_parts, load_part
-from adadino.geo.polygons.vector import measured
+from adadino.geo.polygons.vector import measured, measures
 from adadino.geo.write.cog import MASK, PROBABILITY, Layer
 from adadino.geo.write.layers import write_layer
 from adadino.geo.write.qml import write_qml
@@ -45,16 +45,22 @@ LAYERS: dict[Literal["mask", "probability"], tuple[str, Layer]] = {
 
 
 def check_systems(scenes: Sequence[Scene]) -> None:
-    """Refuse pairs on the ground and pairs in pixels in one region, before anything is computed.
+    """Refuse pairs that cannot lie in one region, before anything is computed.
 
     Raises:
-        InputError: Only some have a coordinate system.
+        InputError: Only some have a coordinate system, or one of several systems is local.
     """
     without = [scene.dates.name for scene in scenes if scene.grid.crs is None]
     if 0 < len(without) < len(scenes):
         raise InputError(
             f"{without[0]} has no coordinate system ({len(without)} of {len(scenes)} pairs), so it "
             "has no place among the others; georeference it, or give it a list of its own."
+        )
+    local = [scene.dates.name for scene in scenes if scene.grid.is_local]
+    if local and len({crs_name(scene.grid.crs) for scene in scenes}) > 1:
+        raise InputError(
+            f"{local[0]} lies in a local coordinate system ({len(local)} of {len(scenes)} pairs), "
+            "from which nothing leads to the others; give each system a list of its own."
         )
 
 
@@ -84,7 +90,7 @@ def find_polygons(
     if len({crs_name(scene.grid.crs) for scene in scenes}) > 1:
         frames = [frame.to_crs("EPSG:4326") for frame in frames]
     whole = pd.concat(frames, ignore_index=True)
-    whole = whole.iloc[np.argsort(-whole["area_m2"].to_numpy(), kind="stable")]
+    whole = whole.iloc[np.argsort(-whole[measures(scenes[0].grid)[0]].to_numpy(), kind="stable")]
     whole = whole.assign(id=np.arange(1, len(whole) + 1, dtype=np.int32))
     return gpd.GeoDataFrame(whole.reset_index(drop=True), crs=frames[0].crs)
 

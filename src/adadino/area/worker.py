@@ -61,8 +61,6 @@ def model_facts(model: str, backbone: str | None, options: SceneOptions) -> str:
     Raises:
         ConfigError: It does not take tiles of the size asked for.
     """
-    if is_exported(model) and backbone is not None:
-        raise ConfigError(f"{model} holds its backbone; leave --backbone out.")
     with open_runner(model, "cpu", options, backbone=backbone) as forward:
         if options.tile % forward.stride:
             raise ConfigError(

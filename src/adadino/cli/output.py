@@ -83,10 +83,15 @@ class Progress:
             self.bar.start()
 
     def __call__(self, done: int, total: int, message: str = "") -> None:
-        """Report progress."""
+        """Report progress; a total of 0 is a phase of which nothing is counted."""
+        text = message
+        if total:
+            message = "" if message == self.label else message
+            text = f"{self.label} {message}".rstrip()
         if self.bar is not None:
-            text = f"{self.label} {message}".strip()
-            self.bar.update(self.task, completed=done, total=total, description=text)
+            self.bar.update(self.task, completed=done, total=total or None, description=text)
+        elif not self.quiet and not total:
+            typer.echo(text, err=True)
         elif not self.quiet:
             tenth = 10 * done // max(total, 1)
             if tenth != self.shown:

@@ -5,15 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
 from adadino.cli import scene as options
 from adadino.cli.output import Json, Quiet, print_json, progress
-
-if TYPE_CHECKING:
-    from adadino.model.detector import Detector
 
 
 def command(
@@ -73,7 +70,8 @@ def command(
         result = predict_scene(
             before,
             after,
-            _model(model, backbone),
+            model,
+            backbone=backbone,
             output=output,
             probability=probability,
             vector=vector,
@@ -108,19 +106,6 @@ def command(
     )
     for path in result.outputs:
         typer.echo(f"wrote {path}")
-
-
-def _model(name: str, backbone: str | None) -> Detector | str:
-    """The model; an exported one by its name, since it needs no torch to be opened."""
-    from adadino.runtime.exported import is_exported
-
-    if is_exported(name):
-        if backbone is not None:
-            raise typer.BadParameter(f"{name} holds its backbone; leave --backbone out")
-        return name
-    from adadino.model.checkpoint import load
-
-    return load(name, backbone=backbone)
 
 
 @contextmanager

@@ -7,6 +7,8 @@
   `after` covers. Where the grids are parallel, `after` covers all of it; where `after` is rotated
   against `before`, corners of the rectangle stay empty and the valid mask says so.
 - Coordinates are compared as numbers. A scene at 179 degrees east and one at -179 do not meet.
+- A local system (`LOCAL_CS`, an engineering system) measures lengths and has no place on Earth:
+  nothing leads from it to another system.
 """
 
 from __future__ import annotations
@@ -17,6 +19,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import pyproj
 from affine import Affine
 from numpy.typing import NDArray
 from rasterio.crs import CRS
@@ -51,6 +54,21 @@ class Grid:
     def is_geographic(self) -> bool:
         """Whether coordinates are degrees."""
         return self.crs is not None and bool(self.crs.is_geographic)
+
+    @property
+    def system(self) -> pyproj.CRS | None:
+        """The coordinate system as pyproj has it, to measure with."""
+        return None if self.crs is None else pyproj.CRS.from_wkt(self.crs.to_wkt())
+
+    @property
+    def is_local(self) -> bool:
+        """Whether coordinates are lengths on a site of their own, without a place on Earth."""
+        return self.system is not None and self.system.geodetic_crs is None
+
+    @property
+    def on_earth(self) -> bool:
+        """Whether the pixels have a longitude and a latitude."""
+        return self.crs is not None and not self.is_local
 
     @property
     def bounds(self) -> Bounds:
@@ -139,6 +157,11 @@ def match(before: Grid, after: Grid) -> Match:
             f"before has {crs_name(before.crs)} with bounds {_text(before.bounds)} and after has "
             f"{crs_name(after.crs)} with bounds {_text(after.bounds)}; assign a coordinate system "
             f"to {without} (gdal_edit.py -a_srs)."
+        )
+    if before.crs != after.crs and (before.is_local or after.is_local):
+        raise InputError(
+            f"before lies in {crs_name(before.crs)} and after in {crs_name(after.crs)}; nothing "
+            "leads from a local system to another one. Bring both dates into one system."
         )
     _check_transform(before, "before")
     _check_transform(after, "after")

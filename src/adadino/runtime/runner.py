@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from os import PathLike
 from typing import TYPE_CHECKING, Any, Protocol
 
+from adadino.errors import ConfigError
 from adadino.runtime.exported import ExportedModel, is_exported
 from adadino.scene.options import SceneOptions
 from adadino.scene.tiles import Images
@@ -80,6 +81,8 @@ def open_runner(
     """
     if is_exported(model):
         assert isinstance(model, str | PathLike)
+        if backbone is not None:
+            raise ConfigError(f"{model} holds its backbone; leave --backbone out.")
         from adadino.runtime.onnx import OnnxForward
 
         yield OnnxForward(ExportedModel(model, device=device), options)

@@ -12,7 +12,7 @@ from adadino.scene.pair import Pair
 
 
 def scene_facts(pair: Pair, forward: Runner, digest: str) -> dict[str, object]:
-    """What the rows of a run depend on."""
+    """What the rows of a run depend on; what the user calls the files is no part of it."""
     return {
         "before": file_facts(pair.before),
         "after": file_facts(pair.after),
@@ -43,7 +43,7 @@ def scene_tags(forward: Runner, pair: Pair, digest: str) -> dict[str, object]:
         "ADADINO_BANDS": options.bands,
         "ADADINO_SCALE": options.scale,
         "ADADINO_SHIFT": (pair.shift.dy, pair.shift.dx) if pair.registered else None,
-        "ADADINO_BEFORE": Path(pair.before).name,
-        "ADADINO_AFTER": Path(pair.after).name,
+        "ADADINO_BEFORE": Path(pair.names[0]).name,
+        "ADADINO_AFTER": Path(pair.names[1]).name,
     }
     return {name: value for name, value in tags.items() if value is not None}

@@ -29,8 +29,9 @@ from adadino.geo.write.cog import (
     check_target,
     raster_writer,
 )
-from adadino.geo.write.layers import FORMATS, write_layer
+from adadino.geo.write.layers import FORMATS, check_layer, write_layer
 from adadino.geo.write.qml import write_qml
+from adadino.geo.write.stac import no_place
 from adadino.scene.journal import Journal
 from adadino.scene.options import SceneOptions
 
@@ -105,19 +106,19 @@ class Targets:
                 )
 
     def check_grid(self, grid: Grid) -> None:
-        """Refuse rasters that cannot lie where the scene lies.
+        """Refuse outputs that cannot lie where the scene lies.
 
         Raises:
-            WriteError: The suffix is unknown, or a PNG would need coordinates.
+            WriteError: A raster's suffix is unknown, a PNG would need coordinates, or GeoJSON or a
+                STAC item a place on Earth.
         """
         for path in (self.mask, self.probability):
             if path is not None:
                 check_raster(path, grid)
-        if self.stac is not None and grid.crs is None:
-            raise WriteError(
-                f"cannot write {self.stac}: a STAC item needs a place on Earth, and the images "
-                "have no coordinate system; georeference them, or leave the item out."
-            )
+        if self.vector is not None:
+            check_layer(self.vector, grid.system)
+        if self.stac is not None and not grid.on_earth:
+            raise WriteError(no_place(self.stac, grid))
 
 
 @contextmanager

@@ -4,9 +4,19 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from typing import Literal
 
 Report = Callable[[int, int, str], None]
-"""Called with tiles done, all tiles, and a message."""
+"""Called with tiles done, all tiles, and a message. At the beginning of a phase the message is the
+phase's name; outside of predicting there are no tiles to count, and both numbers are 0."""
+
+Phase = Literal["opening", "preparing", "predicting", "writing"]
+
+
+def begin(report: Report | None, phase: Phase, *, done: int = 0, total: int = 0) -> None:
+    """Report that a phase begins."""
+    if report is not None:
+        report(done, total, phase)
 
 
 class Pace:

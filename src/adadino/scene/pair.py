@@ -6,7 +6,6 @@ import filecmp
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
-from os import PathLike
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -16,10 +15,9 @@ from rasterio.windows import Window
 from adadino.errors import AdaDINOWarning, InputError, RegistrationWarning
 from adadino.geo.read.raster import PairReader, PairWindow, open_pair
 from adadino.geo.read.register import Shift, estimate_shift
+from adadino.geo.read.source import ImagePath, OpenFile, open_dataset
 from adadino.geo.read.stretch import Stretch
 from adadino.scene.options import SceneOptions
-
-ImagePath = str | PathLike[str]
 
 CACHE = 192 * 2**20
 """What GDAL may keep of decoded blocks: a band of two 16-bit scenes of 20,000 columns."""
@@ -30,6 +28,8 @@ class Pair(NamedTuple):
 
     before: str
     after: str
+    names: tuple[str, str]
+    """What the user calls them."""
     reader: PairReader
     shift: Shift
     registered: bool
@@ -37,15 +37,31 @@ class Pair(NamedTuple):
 
 
 @contextmanager
-def open_dates(before: ImagePath, after: ImagePath, options: SceneOptions) -> Iterator[Pair]:
-    """Open the dates on one grid, registered if that was asked for and can be trusted."""
-    names = str(before), str(after)
+def open_dates(
+    before: ImagePath,
+    after: ImagePath,
+    options: SceneOptions,
+    *,
+    names: tuple[str, str] | None = None,
+    open_file: OpenFile = open_dataset,
+) -> Iterator[Pair]:
+    """Open the dates on one grid, registered if that was asked for and can be trusted.
+
+    Args:
+        before: The first date.
+        after: The second date.
+        options: Bands, scale, and whether to register.
+        names: What the user calls the dates, if not by their paths.
+        open_file: How the files are opened.
+    """
+    paths = str(before), str(after)
     kinds: dict[str, Any] = {"bands": options.bands, "scale": options.scale}
+    kinds |= {"names": names, "open_file": open_file}
     with ExitStack() as stack:
         # In bytes. GDAL's own default, a share of the machine's memory, would be most of what is
         # used here; much less, and it would decode blocks again for every tile.
         stack.enter_context(rasterio.Env(GDAL_CACHEMAX=CACHE))
-        reader = stack.enter_context(open_pair(*names, **kinds))
+        reader = stack.enter_context(open_pair(*paths, **kinds))
         notes = [str(warning) for warning in reader.warnings]
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
@@ -59,9 +75,9 @@ def open_dates(before: ImagePath, after: ImagePath, options: SceneOptions) -> It
         if registered:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore", AdaDINOWarning)  # said when it was first opened
-                moved = open_pair(*names, **kinds, shift=(shift.dy, shift.dx))
+                moved = open_pair(*paths, **kinds, shift=(shift.dy, shift.dx))
             reader = stack.enter_context(moved)
-        yield Pair(*names, reader, shift, registered, (*notes, *found))
+        yield Pair(*paths, names or paths, reader, shift, registered, (*notes, *found))
 
 
 @contextmanager
@@ -75,23 +91,25 @@ def reopen_dates(
     registered: bool,
 ) -> Iterator[Pair]:
     """Open dates of which stretch and shift are known, as `open_dates` left them; say nothing."""
-    names = str(before), str(after)
+    paths = str(before), str(after)
     moved = (shift.dy, shift.dx) if registered else (0.0, 0.0)
     with ExitStack() as stack:
         stack.enter_context(rasterio.Env(GDAL_CACHEMAX=CACHE))
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", AdaDINOWarning)  # said when it was first opened
             reader = open_pair(
-                *names, bands=options.bands, scale=options.scale, shift=moved, stretch=stretch
+                *paths, bands=options.bands, scale=options.scale, shift=moved, stretch=stretch
             )
-        yield Pair(*names, stack.enter_context(reader), shift, registered, ())
+        yield Pair(*paths, paths, stack.enter_context(reader), shift, registered, ())
 
 
 def _window_reader(reader: PairReader) -> Callable[[int, int, int, int], PairWindow]:
     return lambda row, col, height, width: reader.read(Window(col, row, width, height))
 
 
-def check_different(before: ImagePath, after: ImagePath) -> None:
+def check_different(
+    before: ImagePath, after: ImagePath, names: tuple[str, str] | None = None
+) -> None:
     """Refuse a pair that is one image twice: by name, by link or by content.
 
     Raises:
@@ -103,8 +121,9 @@ def check_different(before: ImagePath, after: ImagePath) -> None:
         # Files of different sizes are told apart without being read.
         same = same or filecmp.cmp(before, after, shallow=False)
     if same:
+        first, second = names or (before, after)
         raise InputError(
-            f"before and after are the same image, {before} and {after}; give two dates."
+            f"before and after are the same image, {first} and {second}; give two dates."
         )
 
 

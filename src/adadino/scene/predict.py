@@ -14,7 +14,7 @@ import dataclasses
 import shutil
 import tempfile
 import weakref
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -22,6 +22,8 @@ from typing import TYPE_CHECKING
 from adadino.errors import ConfigError
 from adadino.files import work_folder
 from adadino.geo.grid import Grid
+from adadino.geo.read.raster import PairReader
+from adadino.geo.read.source import ImagePath, OpenFile, open_dataset
 from adadino.geo.write.cog import BLOCK
 from adadino.geo.write.stac import write_item
 from adadino.runtime.runner import Runner, open_runner
@@ -35,8 +37,8 @@ from adadino.scene.outputs import (
     write_rasters,
     write_vectors,
 )
-from adadino.scene.pace import Report
-from adadino.scene.pair import ImagePath, Pair, check_different, check_size, open_dates
+from adadino.scene.pace import Report, begin
+from adadino.scene.pair import Pair, check_different, check_size, open_dates
 from adadino.scene.result import SceneResult
 from adadino.scene.stream import fill
 
@@ -55,10 +57,14 @@ def predict_scene(
     overview: ImagePath | None = None,
     stac: ImagePath | None = None,
     options: SceneOptions | None = None,
+    backbone: str | None = None,
     device: str = "auto",
     overwrite: bool = False,
     resume: bool = False,
     progress: Report | None = None,
+    opened: Callable[[PairReader], None] | None = None,
+    names: tuple[str, str] | None = None,
+    open_file: OpenFile = open_dataset,
 ) -> SceneResult:
     """Find the change between two rasters of one place.
 
@@ -76,10 +82,14 @@ def predict_scene(
         overview: A picture of before, after and change: .png.
         stac: A STAC item that describes the outputs: .json.
         options: Threshold, tiling, selection, bands, registration.
+        backbone: Weights of the model's backbone, if not where the model says.
         device: Where the model runs.
         overwrite: Replace outputs that exist, and the rows of an interrupted run.
         resume: Go on from the rows of an interrupted run of this output, if there are any.
-        progress: Called with tiles done, all tiles, and a message.
+        progress: Called with tiles done, all tiles, and a message; see `scene.pace.Report`.
+        opened: Called once with the open, registered pair, before the model runs.
+        names: What to call the dates in tags, messages and pictures, if not by their paths.
+        open_file: How the dates are opened, every time and in every thread.
 
     Raises:
         InputError: The rasters cannot be read or compared.
@@ -87,7 +97,7 @@ def predict_scene(
             interrupted run, and neither `resume` nor `overwrite` is given.
     """
     options = options or SceneOptions()
-    check_different(before, after)
+    check_different(before, after, names)
     keep = None
     if output is None:
         if resume:
@@ -103,13 +113,19 @@ def predict_scene(
     ours = outputs_begun(work_folder(targets.mask)) if resume else []
     targets.check((str(before), str(after)), overwrite=overwrite, ours=ours)
     with ExitStack() as stack:
-        forward = stack.enter_context(open_runner(model, device, options))
+        begin(progress, "opening")
+        forward = stack.enter_context(open_runner(model, device, options, backbone=backbone))
         stride = forward.stride
         if options.tile % stride:
             raise ConfigError(f"tile is {options.tile}, must be a multiple of {stride} pixels.")
-        pair = stack.enter_context(open_dates(before, after, options))
+        pair = stack.enter_context(
+            open_dates(before, after, options, names=names, open_file=open_file)
+        )
         check_size(pair.reader, stride)
         targets.check_grid(pair.reader.grid)
+        begin(progress, "preparing")
+        if opened is not None:
+            opened(pair.reader)
         digest = forward.digest()
         journal = stack.enter_context(
             open_journal(
@@ -122,10 +138,11 @@ def predict_scene(
             )
         )
         fill(journal, pair.reader, forward, progress)
+        begin(progress, "writing")
         tags = scene_tags(forward, pair, digest)
         stack.enter_context(all_or_none(targets))
         result = _write(journal, targets, pair, forward, tags)
-        result = dataclasses.replace(result, keep=keep)
+        result = dataclasses.replace(result, names=names, open_file=open_file, keep=keep)
         if targets.overview is not None:
             result.write_overview(targets.overview)
         if targets.stac is not None:
@@ -195,6 +212,7 @@ def _write_item(result: SceneResult, targets: Targets, tags: Mapping[str, object
         outputs=outputs,
         properties=properties,
         inputs=(result.before, result.after),
+        open_file=result.open_file,
     )
 
 

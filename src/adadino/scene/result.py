@@ -36,8 +36,9 @@ from rasterio.windows import Window
 from adadino.errors import AdaDINOError, AdaDINOWarning, InputError, VectorWarning, WriteError
 from adadino.files import WAY_OUT
 from adadino.geo.grid import Grid
+from adadino.geo.polygons.vector import measures
 from adadino.geo.read.register import Shift
-from adadino.geo.read.source import open_dataset
+from adadino.geo.read.source import OpenFile, open_dataset
 from adadino.geo.write.cog import CHANGE_COLOUR, check_target
 from adadino.geo.write.layers import write_layer
 from adadino.geo.write.overview import (
@@ -82,13 +83,17 @@ class SceneResult:
     """The bands of the dates to show; None for those the files name red, green and blue."""
     scale: tuple[float, float] | None = None
     """The values to show as black and white; None to stretch both dates together."""
+    names: tuple[str, str] | None = None
+    """What the user calls the dates; None for the names of their files."""
+    open_file: OpenFile = field(default=open_dataset, repr=False)
+    """How the dates are opened when a picture is drawn."""
     keep: object | None = field(default=None, repr=False)
     """Whatever must live as long as the files do: their temporary folder."""
 
     @property
     def area(self) -> float:
         """The polygons' area in square metres; in pixels without coordinates."""
-        return float(self.polygons["area_m2"].sum())
+        return float(self.polygons[measures(self.grid)[0]].sum())
 
     @cached_property
     def mask(self) -> NDArray[np.uint8]:
@@ -274,7 +279,7 @@ class SceneResult:
         shift = (self.shift.dy, self.shift.dx) if self.registered else (0.0, 0.0)
         before, after = read_pair(
             self.before, self.after, self.grid, shape,
-            bands=self.bands, scale=self.scale, shift=shift,
+            bands=self.bands, scale=self.scale, shift=shift, open_file=self.open_file,
         )  # fmt: skip
         return before, after, self._small_change(shape)
 
@@ -295,7 +300,8 @@ class SceneResult:
         return change
 
     def _title(self) -> str:
-        return f"{PurePath(self.before).name} and {PurePath(self.after).name}"
+        before, after = self.names or (self.before, self.after)
+        return f"{PurePath(before).name} and {PurePath(after).name}"
 
     def _repr_html_(self) -> str:
         """A notebook's view: a small picture and the numbers, in the page's own colours."""

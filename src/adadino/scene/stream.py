@@ -23,7 +23,7 @@ from adadino.geo.tile.blend import Blender, blend_weight
 from adadino.geo.tile.tiles import Plan, Tile
 from adadino.runtime.runner import Answers, Runner
 from adadino.scene.journal import Journal
-from adadino.scene.pace import Pace, Report
+from adadino.scene.pace import Pace, Report, begin
 from adadino.scene.tiles import Group, Images, read_groups, read_tile
 
 Rows = tuple[int, NDArray[np.float32]]
@@ -105,6 +105,7 @@ def predict_rows(
     groups = _batches(batched, places, forward.batch)
     count = max(len(whole), sum(map(len, groups)))
     done = count - sum(map(len, groups))
+    begin(progress, "predicting", done=done, total=count)
     pace = Pace(progress, tiles=count, done=done, megapixels=height * width / 1e6)
 
     def blend(

@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 from skimage.measure import label
 
-Block = tuple[int, NDArray[np.generic], NDArray[np.generic]]
+Band = tuple[int, NDArray[np.generic], NDArray[np.generic]]
 """The first row, the mask (h, W) and the probability (h, W) of a band of rows."""
 
 ONE = 2**28
@@ -49,22 +49,35 @@ class Components:
         return self.total / ONE / self.count
 
 
-def find_components(blocks: Iterable[Block], *, width: int, connectivity: int = 4) -> Components:
-    """Find the connected changes of a mask that comes in bands from top to bottom.
+class Labelled(NamedTuple):
+    """The components of a mask, and which labels of which band are part of each."""
+
+    components: Components
+    component: NDArray[np.intp]
+    """For each label of all bands, in the order of the bands, the number of its component."""
+    firsts: list[int]
+    """For each band, how many labels the bands above have."""
+
+
+def find_components(blocks: Iterable[Band], *, width: int) -> Components:
+    """Find the connected changes of a mask that comes in bands from top to bottom."""
+    return label_bands(blocks, width=width).components
+
+
+def label_bands(bands: Iterable[Band], *, width: int) -> Labelled:
+    """Number the connected changes of a mask: pixels that share an edge are one change.
 
     Args:
-        blocks: Bands of full rows, each directly below the one before.
+        bands: Full rows, from top to bottom, each band directly below the one before.
         width: The mask's number of columns.
-        connectivity: 4 joins pixels that share an edge, 8 also those that share a corner.
     """
     parts: list[Sums] = []
     parent: list[int] = []  # of the labels of all bands; in pixels they count from 1
     above = np.zeros(width, np.int64)
-    for row, mask, probability in blocks:
+    firsts: list[int] = []
+    for row, mask, probability in bands:
         changed = mask == CHANGE
-        labels, found = label(  # type: ignore[no-untyped-call]  # scikit-image has no types
-            changed, connectivity=connectivity // 4, return_num=True
-        )
+        labels, found = label_band(mask)
         at = np.flatnonzero(changed)
         values = probability.ravel()[at].astype(np.float64)
         total = np.rint(values * ONE).astype(np.int64)
@@ -72,18 +85,28 @@ def find_components(blocks: Iterable[Block], *, width: int, connectivity: int = 
         parts.append(each.group(labels.ravel()[at] - 1, found))
 
         top, bottom = np.where(labels[[0, -1]] > 0, labels[[0, -1]] + len(parent), 0)
+        firsts.append(len(parent))
         parent.extend(range(len(parent), len(parent) + found))
-        for upper, lower in touching(above, top, connectivity):
+        for upper, lower in touching(above, top):
             join(parent, upper - 1, lower - 1)
         above = bottom
     if not parent:
         nothing = np.zeros(0, np.int64)
-        return Components(nothing, nothing, nothing, nothing, np.zeros(0))
+        none = Components(nothing, nothing, nothing, nothing, np.zeros(0))
+        return Labelled(none, np.zeros(0, np.intp), firsts)
 
     # A root is its component's smallest label, and labels run in reading order: so do the roots.
     which, count = groups(parent)
     whole = Sums(*map(np.concatenate, zip(*parts, strict=True))).group(which, count)
-    return whole.components(width)
+    return Labelled(whole.components(width), which, firsts)
+
+
+def label_band(mask: NDArray[np.generic]) -> tuple[NDArray[np.int64], int]:
+    """The changes of a band alone, numbered from 1 in reading order, and how many there are."""
+    labels, count = label(  # type: ignore[no-untyped-call]  # scikit-image has no types
+        mask == CHANGE, connectivity=1, return_num=True
+    )
+    return labels, count
 
 
 class Sums(NamedTuple):
@@ -120,14 +143,9 @@ class Sums(NamedTuple):
         return Components(row, col, self.pixels, self.total, self.top)
 
 
-def touching(
-    above: NDArray[np.int64], below: NDArray[np.int64], connectivity: int
-) -> Iterator[tuple[int, int]]:
+def touching(above: NDArray[np.int64], below: NDArray[np.int64]) -> Iterator[tuple[int, int]]:
     """The pairs of labels that touch across a seam, each once."""
-    pairs = [np.stack([above, below])]
-    if connectivity == 8:
-        pairs += [np.stack([above[1:], below[:-1]]), np.stack([above[:-1], below[1:]])]
-    both = np.concatenate(pairs, axis=1)
+    both = np.stack([above, below])
     both = np.unique(both[:, both.all(axis=0)], axis=1)
     return zip(both[0].tolist(), both[1].tolist(), strict=True)
 

@@ -17,9 +17,15 @@ from typing import NamedTuple
 import numpy as np
 import shapely
 from numpy.typing import NDArray
-from skimage.measure import label
 
-from adadino.geo.polygons.components import CHANGE, Components, Sums, groups, join, touching
+from adadino.geo.polygons.components import (
+    Components,
+    Sums,
+    groups,
+    join,
+    label_band,
+    touching,
+)
 from adadino.geo.polygons.vector import Pieces, trace
 
 Labels = NDArray[np.int64]
@@ -46,7 +52,7 @@ def trace_part(
     moved = shapely.transform(outlines, lambda xy: xy + np.array([col, row]))
     placed = Components(parts.row + row, parts.col + col, parts.count, parts.total, parts.prob_max)
     # Numbered in reading order of the first pixels, as the pieces are.
-    labels = label(mask == CHANGE, connectivity=1)  # type: ignore[no-untyped-call]
+    labels, _ = label_band(mask)
     sides = labels[0], labels[-1], labels[:, 0], labels[:, -1]
     edges = (np.array(side, np.int64) for side in sides)
     height, width = mask.shape
@@ -80,7 +86,7 @@ def join_parts(parts: Iterable[Part], *, width: int) -> Pieces:
         for waiting, edge in ((below, part.top), (beside, part.left)):
             other = waiting.pop(corner, None)
             if other is not None:
-                for a, b in touching(other, _from(edge, begin), 4):
+                for a, b in touching(other, _from(edge, begin)):
                     join(parent, a - 1, b - 1)
         below[part.rows.stop, part.cols.start] = _from(part.bottom, begin)
         beside[part.rows.start, part.cols.stop] = _from(part.right, begin)

@@ -6,9 +6,11 @@
 - Geometry stays on the lattice of pixel corners, in whole numbers, until the last step: pixel
   counts are exact areas, and simplifying chooses corners and moves none.
 - `area_m2` and `perimeter_m` (holes included) are those of the changed pixels: planar on
-  projected grids, in metres whatever the grid's unit; geodesic on the ellipsoid on geographic
-  ones, and where a projection's square metres are none (Web Mercator's at 52 degrees are 0.37);
-  in pixels where there is no CRS. Simplifying changes the drawing, not the numbers.
+  projected and local grids, in metres whatever the grid's unit; geodesic on the ellipsoid on
+  geographic ones, and where a projection's square metres are none (Web Mercator's at 52 degrees
+  are 0.37). Without a CRS they are `area_px` and `perimeter_px`, in pixels (`measures`).
+  Simplifying changes the drawing, not the numbers.
+- `sieved` gives the mask without the changes that `polygons` leaves out for their size.
 - All polygons are simplified together as a coverage (Visvalingam-Whyatt). Simplified one by one
   (`preserve_topology`), neighbours overlapped in a tenth of random masks and some were invalid.
 """
@@ -16,7 +18,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, Literal, NamedTuple, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import geopandas as gpd
 import numpy as np
@@ -31,7 +33,14 @@ from rasterio.windows import Window
 
 from adadino.errors import ConfigError, InputError
 from adadino.geo.grid import Grid
-from adadino.geo.polygons.components import CHANGE, Block, Components, find_components
+from adadino.geo.polygons.components import (
+    CHANGE,
+    Band,
+    Components,
+    find_components,
+    label_band,
+    label_bands,
+)
 
 Source: TypeAlias = NDArray[Any] | DatasetReader
 """An array (H, W), or an open raster of which the first band counts."""
@@ -61,7 +70,6 @@ def polygons(
     *,
     min_area: float = 0.0,
     simplify: float = 0.0,
-    connectivity: Literal[4, 8] = 4,
 ) -> gpd.GeoDataFrame:
     """Turn the changed pixels into polygons with their size and probability.
 
@@ -73,15 +81,12 @@ def polygons(
         min_area: Smaller polygons are left out; in square metres (pixels without a CRS).
         simplify: How far outlines may move, in metres (pixels without a CRS): corners that span a
             triangle smaller than its square go. The staircase of pixels goes at one pixel.
-        connectivity: 4 gives one polygon for pixels that share an edge; 8 also joins pixels that
-            share only a corner, as a multipolygon.
 
     Returns:
-        `id` (from 1), `area_m2`, `perimeter_m`, `prob_mean`, `prob_max` and valid geometries in the
-        grid's CRS, the largest first; equal areas in reading order. No change gives no rows.
+        `id` (from 1), area and perimeter (see `measures`), `prob_mean`, `prob_max` and valid
+        geometries in the grid's CRS, one for pixels that share an edge; the largest first, equal
+        areas in reading order. No change gives no rows.
     """
-    if connectivity not in (4, 8):
-        raise ConfigError(f"connectivity is {connectivity}; choose 4 or 8.")
     check_limits(min_area, simplify)
     for name, source in (("mask", mask), ("probability", probability)):
         if source.shape != (grid.height, grid.width):
@@ -89,8 +94,33 @@ def polygons(
                 f"the {name} is {source.shape} pixels and the grid {(grid.height, grid.width)}; "
                 "give rasters of the grid's height and width."
             )
-    pieces = trace(mask, probability, connectivity=connectivity)
-    return measured(pieces, grid, min_area=min_area, simplify=simplify)
+    return measured(trace(mask, probability), grid, min_area=min_area, simplify=simplify)
+
+
+def measures(grid: Grid) -> tuple[str, str]:
+    """The columns of a polygon's area and perimeter, which say what they are measured in."""
+    return ("area_px", "perimeter_px") if grid.crs is None else ("area_m2", "perimeter_m")
+
+
+def sieved(mask: Source, grid: Grid, *, min_area: float) -> Iterator[tuple[int, NDArray[np.uint8]]]:
+    """The mask without the changes that `polygons` leaves out with the same `min_area`.
+
+    Args:
+        mask: 1 is change; 0 and 255 (nodata) are not.
+        grid: Where the pixels lie.
+        min_area: Smaller changes become 0; in square metres (pixels without a CRS).
+
+    Yields:
+        (first row, full rows) from top to bottom.
+    """
+    check_limits(min_area, 0)
+    found = label_bands(_bands(mask, mask), width=mask.shape[1])
+    area = _areas(mask, found.components.count, grid)
+    kept = (area >= min_area)[found.component]
+    for first, (row, band, _) in zip(found.firsts, _bands(mask, mask), strict=True):
+        labels, count = label_band(band)
+        stays = np.concatenate([[True], kept[first : first + count]])  # 0 is what is no change
+        yield row, np.where(stays[labels], band, 0).astype(np.uint8)
 
 
 def check_limits(min_area: float, simplify: float) -> None:
@@ -104,11 +134,10 @@ def check_limits(min_area: float, simplify: float) -> None:
             raise ConfigError(f"{name} is {value}; give a number from 0.")
 
 
-def trace(mask: Source, probability: Source, *, connectivity: Literal[4, 8] = 4) -> Pieces:
+def trace(mask: Source, probability: Source) -> Pieces:
     """Outline the changed pixels and add up their probabilities; see `polygons`."""
-    blocks = _blocks(mask, probability)
-    parts = find_components(blocks, width=mask.shape[1], connectivity=connectivity)
-    return Pieces(_outlines(mask, connectivity), parts)
+    parts = find_components(_bands(mask, probability), width=mask.shape[1])
+    return Pieces(_outlines(mask), parts)
 
 
 def measured(
@@ -125,17 +154,18 @@ def measured(
         shown = _simplify(shown, _to_metres(grid), simplify)
     if grid.transform != Affine.identity():
         shown = _move(shown, grid.transform)
+    area_name, perimeter_name = measures(grid)
     fields = {
         "id": np.arange(1, len(order) + 1, dtype=np.int32),
-        "area_m2": area[order],
-        "perimeter_m": perimeter[order],
+        area_name: area[order],
+        perimeter_name: perimeter[order],
         "prob_mean": parts.prob_mean[order],
         "prob_max": parts.prob_max[order],
     }
-    return gpd.GeoDataFrame(fields, geometry=shown, crs=_crs(grid))
+    return gpd.GeoDataFrame(fields, geometry=shown, crs=grid.system)
 
 
-def _blocks(mask: Source, probability: Source) -> Iterator[Block]:
+def _bands(mask: Source, probability: Source) -> Iterator[Band]:
     """The two sources in bands of rows."""
     height = mask.shape[0]
     for row in range(0, height, ROWS):
@@ -150,15 +180,15 @@ def _read(source: Source, start: int, stop: int) -> NDArray[Any]:
     return rows
 
 
-def _outlines(mask: Source, connectivity: int) -> NDArray[np.object_]:
+def _outlines(mask: Source) -> NDArray[np.object_]:
     """The valid polygons in pixel coordinates, in reading order of their first pixels."""
     if isinstance(mask, np.ndarray):
         changed = mask == CHANGE
-        traced = shapes(changed.astype(np.uint8), changed, connectivity)
+        traced = shapes(changed.astype(np.uint8), changed)
     else:
         # The band is its own mask: outlines of zeros are not even traced.
         band = rasterio.band(mask, 1)
-        traced = shapes(band, band, connectivity)
+        traced = shapes(band, band)
     found = [
         shapely.Polygon(rings[0], rings[1:])
         for rings in (outline["coordinates"] for outline, value in traced if value == CHANGE)
@@ -172,9 +202,6 @@ def _outlines(mask: Source, connectivity: int) -> NDArray[np.object_]:
     in_order = np.lexsort((corner[:, 0], corner[:, 1], owner))  # topmost, then leftmost
     first = corner[in_order[np.unique(owner[in_order], return_index=True)[1]]]
     outlines = outlines[np.lexsort((first[:, 0], first[:, 1]))]
-    # Joined over a corner, a ring touches itself; as several polygons it is valid.
-    broken = ~shapely.is_valid(outlines)
-    outlines[broken] = shapely.make_valid(outlines[broken])
     # In the normal form it does not show where tracing, or joining parts, began.
     normal: NDArray[np.object_] = shapely.normalize(outlines)
     return normal
@@ -184,27 +211,51 @@ def _measure(
     outlines: NDArray[np.object_], count: NDArray[np.int64], grid: Grid
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Areas and perimeters of pixel outlines in metres, or in pixels without a CRS."""
-    crs = _crs(grid)
-    if crs is None:
-        return count.astype(np.float64), shapely.length(outlines)
-    unit, placed = _unit(crs), _move(outlines, grid.transform)
-    if not crs.is_geographic:
-        if abs(_stretch(grid, crs) - 1) <= TRUE:
-            pixel = abs(grid.transform.determinant) * unit**2
-            return count.astype(np.float64) * pixel, shapely.length(placed) * unit
-        to_degrees = _to_degrees(crs)
-        placed = shapely.transform(
-            placed, lambda xy: np.column_stack(to_degrees.transform(xy[:, 0], xy[:, 1]))
-        )
-    else:
-        placed = _move(placed, Affine.scale(np.degrees(unit)))
-    # Holes run against their shells, so that their areas are subtracted.
-    placed = shapely.orient_polygons(placed)
-    geod = _geod(crs)
+    flat = _flat(grid)
+    if flat is not None:
+        unit, pixel = flat
+        lengths = outlines if grid.crs is None else _move(outlines, grid.transform)
+        return count.astype(np.float64) * pixel, shapely.length(lengths) * unit
+    geod, placed = _placed(outlines, grid)
     area = [geod.geometry_area_perimeter(outline)[0] for outline in placed]
     # The perimeter that comes with the area leaves out the holes.
     perimeter = [geod.geometry_length(outline.boundary) for outline in placed]
     return np.array(area, np.float64), np.array(perimeter, np.float64)
+
+
+def _areas(mask: Source, count: NDArray[np.int64], grid: Grid) -> NDArray[np.float64]:
+    """The areas that `_measure` gives; outlines are traced only where they are needed."""
+    flat = _flat(grid)
+    if flat is not None:
+        return count.astype(np.float64) * flat[1]
+    geod, placed = _placed(_outlines(mask), grid)
+    return np.array([geod.geometry_area_perimeter(outline)[0] for outline in placed], np.float64)
+
+
+def _flat(grid: Grid) -> tuple[float, float] | None:
+    """Lengths of a unit and areas of a pixel; None where they are those of the ellipsoid."""
+    crs = grid.system
+    if crs is None:
+        return 1.0, 1.0
+    if crs.is_geographic or abs(_stretch(grid, crs) - 1) > TRUE:
+        return None
+    unit = _unit(crs)
+    return unit, abs(grid.transform.determinant) * unit**2
+
+
+def _placed(outlines: NDArray[np.object_], grid: Grid) -> tuple[pyproj.Geod, NDArray[np.object_]]:
+    """The ellipsoid, and outlines in longitude and latitude on it."""
+    crs, placed = grid.system, _move(outlines, grid.transform)
+    assert crs is not None
+    if crs.is_geographic:
+        placed = _move(placed, Affine.scale(np.degrees(_unit(crs))))
+    else:
+        to_degrees = _to_degrees(crs)
+        placed = shapely.transform(
+            placed, lambda xy: np.column_stack(to_degrees.transform(xy[:, 0], xy[:, 1]))
+        )
+    # Holes run against their shells, so that their areas are subtracted.
+    return _geod(crs), shapely.orient_polygons(placed)
 
 
 def _simplify(
@@ -218,7 +269,7 @@ def _simplify(
 
 def _to_metres(grid: Grid) -> Affine:
     """From pixels to a local plane in metres; at the grid's centre if it is geographic."""
-    crs = _crs(grid)
+    crs = grid.system
     if crs is None:
         return Affine.identity()
     unit = _unit(crs)
@@ -236,6 +287,8 @@ def _to_metres(grid: Grid) -> Affine:
 
 def _stretch(grid: Grid, crs: pyproj.CRS) -> float:
     """Square metres on the map for one on the ground, at the centre of a projected grid."""
+    if grid.is_local:
+        return 1.0  # no ground lies below
     x, y = grid.transform * (grid.width / 2, grid.height / 2)
     half = STRETCH_SIDE / 2 / _unit(crs)
     square = shapely.box(x - half, y - half, x + half, y + half)
@@ -272,13 +325,9 @@ def _snap(outlines: NDArray[np.object_], to_pixels: Affine) -> NDArray[np.object
     return snapped
 
 
-def _crs(grid: Grid) -> pyproj.CRS | None:
-    return None if grid.crs is None else pyproj.CRS.from_wkt(grid.crs.to_wkt())
-
-
 def _unit(crs: pyproj.CRS) -> float:
     """Metres, or for geographic systems radians, in one unit of the coordinates: feet, grads."""
-    return float(crs.axis_info[0].unit_conversion_factor)
+    return float(crs.axis_info[0].unit_conversion_factor) if crs.axis_info else 1.0
 
 
 def _geod(crs: pyproj.CRS) -> pyproj.Geod:

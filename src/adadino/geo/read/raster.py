@@ -14,11 +14,12 @@ from __future__ import annotations
 import math
 import threading
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from types import TracebackType
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -35,7 +36,14 @@ from adadino.errors import (
 )
 from adadino.geo.grid import Match, match
 from adadino.geo.read.bands import Bands
-from adadino.geo.read.source import ImagePath, Source, Warp, describe
+from adadino.geo.read.source import (
+    ImagePath,
+    OpenFile,
+    Source,
+    Warp,
+    describe,
+    open_dataset,
+)
 from adadino.geo.read.stretch import (
     BYTES,
     Stretch,
@@ -68,21 +76,21 @@ class PairReader:
 
     def __init__(
         self,
-        before: tuple[ImagePath, Bands],
-        after: tuple[ImagePath, Bands],
+        before: Callable[[], Source],
+        after: Callable[[], Source],
         match: Match,
         *,
-        warp: Warp | None,
+        warped: bool,
         stretch: Stretch,
         warnings: tuple[AdaDINOWarning, ...] = (),
     ) -> None:
         """Keep what a thread needs to open the pair; nothing is opened yet.
 
         Args:
-            before: Path and bands of the first date.
-            after: Path and bands of the second date.
+            before: Opens the first date.
+            after: Opens the second date.
             match: How their grids meet.
-            warp: How `after` comes onto the result's grid, or None if it lies there.
+            warped: Whether `after` is brought onto the result's grid.
             stretch: What maps raw values to 0..1.
             warnings: What the user was warned of.
         """
@@ -90,9 +98,8 @@ class PairReader:
         self.match = match
         self.stretch = stretch
         self.warnings = warnings
-        self._before = before
-        self._after = after
-        self._warp = warp
+        self._openers = before, after
+        self._warped = warped
         self._local = threading.local()
         self._lock = threading.Lock()
         self._opened: list[Source] = []
@@ -116,7 +123,7 @@ class PairReader:
     @property
     def holds_bytes(self) -> bool:
         """Whether `read_bytes` gives all there is to know."""
-        return self.stretch is BYTES and self._warp is None
+        return self.stretch is BYTES and not self._warped
 
     def read_bytes(self, window: Window) -> tuple[Bytes, Bytes, NDArray[np.bool_]]:
         """Read a window of images that hold bytes: `read` times 255, in a quarter of the memory."""
@@ -159,13 +166,13 @@ class PairReader:
         if self._closed:
             raise ValueError("the pair is closed; read inside `with open_pair(...)`.")
         if not hasattr(self._local, "pair"):
-            before = self._open(Source(*self._before, offset=self.match.window))
-            after = self._open(Source(*self._after, warp=self._warp))
-            self._local.pair = before, after
+            before, after = self._openers
+            self._local.pair = self._open(before), self._open(after)
         pair: tuple[Source, Source] = self._local.pair
         return pair
 
-    def _open(self, source: Source) -> Source:
+    def _open(self, opener: Callable[[], Source]) -> Source:
+        source = opener()
         with self._lock:
             self._opened.append(source)
         return source
@@ -177,9 +184,10 @@ def open_pair(
     *,
     bands: Sequence[int] | None = None,
     scale: tuple[float, float] | None = None,
-    resampling: str = "bilinear",
     shift: tuple[float, float] = (0.0, 0.0),
     stretch: Stretch | None = None,
+    names: tuple[str, str] | None = None,
+    open_file: OpenFile = open_dataset,
 ) -> PairReader:
     """Open two images of one place as a pair on `before`'s grid.
 
@@ -189,11 +197,11 @@ def open_pair(
         bands: Three band numbers from 1 for red, green and blue, or one to repeat; by colour
             interpretation if None.
         scale: Raw values that become 0 and 1 in every band, instead of the joint stretch.
-        resampling: How `after` is interpolated if it must be warped: "nearest", "bilinear",
-            "cubic" or another of rasterio's names.
         shift: Rows and columns by which `after` is moved down and right, as registration found.
         stretch: That of a reader which opened this pair before. Nothing is sampled then, so that
             many processes can open a large pair for the price of its headers.
+        names: What to call the images in messages, if not by their paths.
+        open_file: How every thread opens an image.
 
     Returns:
         A reader, to be used in a `with` statement.
@@ -202,44 +210,47 @@ def open_pair(
         InputError: If an image cannot be read or the two cannot be compared.
         ConfigError: If a setting makes no sense.
     """
-    method = _resampling(resampling)
     _check_numbers(scale, shift)
-    before_grid, before_bands = describe(before, "before", bands)
-    after_grid, after_bands = describe(after, "after", bands)
+    names = names or (str(before), str(after))
+    how: list[dict[str, Any]] = [{"name": name, "open_file": open_file} for name in names]
+    before_grid, before_bands = describe(before, "before", bands, **how[0])
+    after_grid, after_bands = describe(after, "after", bands, **how[1])
     if scale is None and before_bands.is_uint8 != after_bands.is_uint8:
         raise InputError(
-            f"only one of {before} and {after} holds bytes (uint8), so their values are not on "
-            "one scale; convert one of them, or give --scale MIN,MAX for both."
+            f"only one of {names[0]} and {names[1]} holds bytes (uint8), so their values are not "
+            "on one scale; convert one of them, or give --scale MIN,MAX for both."
         )
     meeting = match(before_grid, after_grid)
-    found = tuple(_warnings(before, after, before_bands, after_bands, meeting, method))
+    same = _is_same(before, after)
+    found = tuple(_warnings(names, (before_bands, after_bands), meeting, same=same))
     for warning in found:
         warnings.warn(warning, stacklevel=2)
     warp = None
     if not meeting.equal or shift != (0.0, 0.0):
-        warp = Warp(meeting.after, meeting.grid, meeting.density, method, shift)
-    known = stretch
-    if known is None:
-        known = BYTES if scale is None else Stretch((scale[0],) * 3, (scale[1],) * 3)
+        warp = Warp(meeting.after, meeting.grid, meeting.density, Resampling.bilinear, shift)
     reader = PairReader(
-        (before, before_bands),
-        (after, after_bands),
+        partial(Source, before, before_bands, offset=meeting.window, **how[0]),
+        partial(Source, after, after_bands, warp=warp, **how[1]),
         meeting,
-        warp=warp,
-        stretch=known,
+        warped=warp is not None,
+        stretch=stretch or (BYTES if scale is None else Stretch((scale[0],) * 3, (scale[1],) * 3)),
         warnings=found,
     )
-    if stretch is not None:
-        return reader
+    if stretch is None:
+        _look(reader, fit=scale is None and not before_bands.is_uint8)
+    return reader
+
+
+def _look(reader: PairReader, *, fit: bool) -> None:
+    """Read samples: to fit the joint stretch, or only to see that something is valid."""
     try:
-        if scale is None and not before_bands.is_uint8:
+        if fit:
             reader.stretch = _joint_stretch(reader)
         elif not any(window.valid.any() for window in _everywhere(reader)):
             raise _nothing(reader)
     except BaseException:
         reader.close()
         raise
-    return reader
 
 
 def _clear(valid: NDArray[np.bool_], *images: NDArray[np.generic]) -> None:
@@ -273,14 +284,6 @@ def _nothing(reader: PairReader) -> InputError:
     )
 
 
-def _resampling(name: str) -> Resampling:
-    # Gauss is for overviews only; sums and extremes are no interpolation of an image.
-    names = ("nearest", "bilinear", "cubic", "cubic_spline", "lanczos", "average", "mode")
-    if name not in names:
-        raise ConfigError(f"there is no resampling {name!r}; choose one of {', '.join(names)}.")
-    return Resampling[name]
-
-
 def _check_numbers(scale: tuple[float, float] | None, shift: tuple[float, float]) -> None:
     if scale is not None and not (all(map(math.isfinite, scale)) and scale[0] < scale[1]):
         raise ConfigError(f"scale {scale} must be a smaller and a larger number: --scale 0,3000.")
@@ -288,29 +291,26 @@ def _check_numbers(scale: tuple[float, float] | None, shift: tuple[float, float]
         raise ConfigError(f"shift {shift} must be two finite numbers of pixels.")
 
 
-def _warnings(
-    before: ImagePath,
-    after: ImagePath,
-    before_bands: Bands,
-    after_bands: Bands,
-    meeting: Match,
-    method: Resampling,
-) -> Iterator[AdaDINOWarning]:
-    same = before == after
+def _is_same(before: ImagePath, after: ImagePath) -> bool:
+    """Whether two names are one file's."""
     with suppress(OSError, ValueError):  # names only GDAL knows are no paths
-        same = same or Path(before).samefile(after)
+        return before == after or Path(before).samefile(after)
+    return False
+
+
+def _warnings(
+    names: tuple[str, str], bands: tuple[Bands, Bands], meeting: Match, *, same: bool
+) -> Iterator[AdaDINOWarning]:
     if same:
-        yield SameFileWarning(f"before and after are the same file, {before}: no change there.")
-    single = [
-        name for name, chosen in ((before, before_bands), (after, after_bands)) if chosen.repeated
-    ]
+        yield SameFileWarning(f"before and after are the same file, {names[0]}: no change there.")
+    single = [name for name, chosen in zip(names, bands, strict=True) if chosen.repeated]
     if single:
         yield BandWarning(
-            f"{' and '.join(map(str, single))}: one band stands in for red, green and blue; the "
-            "model was made for colour."
+            f"{' and '.join(single)}: one band stands in for red, green and blue; the model was "
+            "made for colour."
         )
     if not meeting.equal:
         yield GridWarning(
             f"the grids differ: {'; '.join(meeting.differences)}. after is warped onto before's "
-            f"grid ({method.name}); both on one grid from the start would be sharper."
+            "grid (bilinear); both on one grid from the start would be sharper."
         )

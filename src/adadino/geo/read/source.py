@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import threading
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from os import PathLike
@@ -37,6 +37,8 @@ from adadino.geo.grid import Grid
 from adadino.geo.read.bands import Bands, choose_bands
 
 ImagePath = str | PathLike[str]
+OpenFile = Callable[[ImagePath], Any]
+"""Opens an input as a rasterio dataset, or raises `InputError`, as `open_dataset` does."""
 
 # warnings.catch_warnings changes the process, so that only one thread may open at a time.
 _opening = threading.Lock()
@@ -80,14 +82,30 @@ def open_dataset(path: ImagePath) -> Any:
     return dataset
 
 
-def describe(path: ImagePath, name: str, bands: Sequence[int] | None = None) -> tuple[Grid, Bands]:
-    """Return the grid of an image and the bands to read from it."""
+def describe(
+    path: ImagePath,
+    role: str,
+    bands: Sequence[int] | None = None,
+    *,
+    name: str | None = None,
+    open_file: OpenFile = open_dataset,
+) -> tuple[Grid, Bands]:
+    """Return the grid of an image and the bands to read from it.
+
+    Args:
+        path: A file, or any name GDAL knows.
+        role: What the image is to the user: before or after.
+        bands: Those the user asked for.
+        name: What to call the file in messages, if not by its path.
+        open_file: How it is opened.
+    """
+    shown = name or str(path)
     try:
-        with open_dataset(path) as dataset:
-            return Grid.of(dataset), choose_bands(dataset, f"{name} ({path})", bands)
+        with open_file(path) as dataset:
+            return Grid.of(dataset), choose_bands(dataset, f"{role} ({shown})", bands)
     except (RasterioError, CPLE_BaseError) as error:  # tags are read when they are first asked for
         raise InputError(
-            f"cannot understand what {path} says of itself: {error}; write it again with "
+            f"cannot understand what {shown} says of itself: {error}; write it again with "
             "gdal_translate."
         ) from error
 
@@ -102,6 +120,8 @@ class Source:
         *,
         offset: Window | None = None,
         warp: Warp | None = None,
+        name: str | None = None,
+        open_file: OpenFile = open_dataset,
     ) -> None:
         """Open the image.
 
@@ -110,18 +130,21 @@ class Source:
             bands: What to read.
             offset: The window of the image that is the result's grid.
             warp: How the image comes onto the result's grid instead.
+            name: What to call the image in messages, if not by its path.
+            open_file: How it is opened.
         """
-        self.path = path
+        self.name = name or str(path)
         self.bands = bands
         self.origin = (offset.col_off, offset.row_off) if offset else (0, 0)
-        self.dataset = open_dataset(path)
+        self.dataset = open_file(path)
         self.vrt: Any = None
         try:
             self.vrt = _warped(self.dataset, bands, warp) if warp else None
         except Exception as error:  # GDAL's own error types, which rasterio keeps private
             self.dataset.close()
             raise InputError(
-                f"cannot warp {path} onto the other image's grid: {error}; warp it with gdalwarp."
+                f"cannot warp {self.name} onto the other image's grid: {error}; warp it with "
+                "gdalwarp."
             ) from error
 
     def read(self, window: Window) -> tuple[NDArray[np.float32], NDArray[np.bool_]]:
@@ -136,7 +159,7 @@ class Source:
                 values, valid = read(window)
         except (RasterioError, CPLE_BaseError, OSError) as error:
             raise InputError(
-                f"cannot read {self.path} at row {window.row_off}, column {window.col_off}: it is "
+                f"cannot read {self.name} at row {window.row_off}, column {window.col_off}: it is "
                 "truncated or damaged; copy or download it again."
             ) from error
         if self.bands.palette is not None:

@@ -17,6 +17,7 @@ from pathlib import Path
 
 import geopandas as gpd
 import pyogrio
+import pyproj
 from pyogrio.errors import DataSourceError
 
 from adadino.errors import InputError, VectorWarning, WriteError
@@ -47,7 +48,7 @@ FORMATS = {
     ".shp": _Format(
         "ESRI Shapefile",
         {"ENCODING": "UTF-8", "DBF_DATE_LAST_UPDATE": EPOCH},
-        {"perimeter_m": "perim_m"},  # ten characters at most
+        {"perimeter_m": "perim_m", "perimeter_px": "perim_px"},  # ten characters at most
         (".shx", ".dbf", ".prj", ".cpg", ".qix", ".sbn", ".sbx"),
     ),
 }
@@ -70,6 +71,7 @@ def write_layer(
         raise InputError(f"cannot write polygons to {path}; end its name in {', '.join(FORMATS)}.")
     if path.exists() and not overwrite:
         raise WriteError(f"{path} is already there; choose another name, or --overwrite.")
+    check_layer(path, frame.crs)
     options = dict(form.options)
     if frame.crs is None:
         warnings.warn(
@@ -90,6 +92,20 @@ def write_layer(
         for suffix in form.beside:
             _publish(draft.with_suffix(suffix), path.with_suffix(suffix))
         _publish(draft, path)
+
+
+def check_layer(path: Path, crs: pyproj.CRS | None) -> None:
+    """Refuse a layer that the format cannot place.
+
+    Raises:
+        WriteError: It is GeoJSON, and the coordinate system is local.
+    """
+    geojson = FORMATS.get(path.suffix.lower()) is _GEOJSON
+    if geojson and crs is not None and crs.geodetic_crs is None:
+        raise WriteError(
+            f"cannot write {path}: GeoJSON needs longitude and latitude, and the images lie in the "
+            f"local system {crs.name}; end the name in .gpkg."
+        )
 
 
 def _save(frame: gpd.GeoDataFrame, path: Path, driver: str, options: dict[str, str]) -> None:

@@ -27,7 +27,7 @@ from rasterio.windows import Window
 from adadino.files import write_atomic
 from adadino.geo.grid import Grid, match
 from adadino.geo.read.bands import Bands
-from adadino.geo.read.source import ImagePath, Source, Warp, describe
+from adadino.geo.read.source import ImagePath, OpenFile, Source, Warp, describe, open_dataset
 from adadino.geo.read.stretch import BYTES, Stretch, fit_stretch
 from adadino.geo.write.cog import CHANGE_COLOUR
 
@@ -73,6 +73,7 @@ def read_pair(
     bands: Sequence[int] | None = None,
     scale: tuple[float, float] | None = None,
     shift: tuple[float, float] = (0.0, 0.0),
+    open_file: OpenFile = open_dataset,
 ) -> tuple[Picture, Picture]:
     """Read both dates small, for display.
 
@@ -84,6 +85,7 @@ def read_pair(
         bands: As for `open_pair`.
         scale: As for `open_pair`.
         shift: Rows and columns of `grid` by which `after` is moved, as for `open_pair`.
+        open_file: How the dates are opened.
 
     Returns:
         Both dates, (h, w, 3), stretched alike; black where a date has no data.
@@ -93,7 +95,7 @@ def read_pair(
     """
     # In it GDAL's remarks go to the log instead of the terminal; no pixel is needed twice.
     with rasterio.Env(GDAL_CACHEMAX=64):
-        read = _read_both(before, after, grid, shape, bands, shift)
+        read = _read_both(before, after, grid, shape, bands, shift, open_file)
     (first, seen_first, bytes_first), (second, seen_second, bytes_second) = read
     both = seen_first & seen_second
     stretch = BYTES
@@ -111,12 +113,13 @@ def _read_both(
     shape: tuple[int, int],
     bands: Sequence[int] | None,
     shift: tuple[float, float],
+    open_file: OpenFile,
 ) -> list[tuple[NDArray[np.float32], NDArray[np.bool_], bool]]:
     """Raw values (3, h, w), valid pixels (h, w) and whether the file holds bytes, of each date."""
     height, width = shape
     read = []
-    for name, path, (down, right) in (("before", before, (0.0, 0.0)), ("after", after, shift)):
-        own, chosen = describe(path, name, bands)
+    for role, path, (down, right) in (("before", before, (0.0, 0.0)), ("after", after, shift)):
+        own, chosen = describe(path, role, bands, open_file=open_file)
         meeting = match(grid, own)
         rows, columns = grid.height / height, grid.width / width
         finest = min(meeting.density[0] * columns, meeting.density[1] * rows)
@@ -127,12 +130,12 @@ def _read_both(
         density = meeting.density[0] * columns, meeting.density[1] * rows
         target = coarse_grid(grid, (height * each, width * each))
         warp = Warp(meeting.after, target, density, method, (down / rows, right / columns))
-        read.append((*_mean(*_read_strips(path, chosen, warp), each), chosen.is_uint8))
+        read.append((*_mean(*_read_strips(path, chosen, warp, open_file), each), chosen.is_uint8))
     return read
 
 
 def _read_strips(
-    path: ImagePath, bands: Bands, warp: Warp
+    path: ImagePath, bands: Bands, warp: Warp, open_file: OpenFile
 ) -> tuple[NDArray[np.float32], NDArray[np.bool_]]:
     """Read an image in flat strips, because GDAL loads all that a block of the target needs."""
     target = warp.target
@@ -142,7 +145,8 @@ def _read_strips(
     for top in range(0, target.height, step):
         rows = min(step, target.height - top)
         strip = target.part(Window(0, top, target.width, rows))
-        source = Source(path, bands, warp=dataclasses.replace(warp, target=strip))
+        placed = dataclasses.replace(warp, target=strip)
+        source = Source(path, bands, warp=placed, open_file=open_file)
         try:
             here = slice(top, top + rows)
             values[:, here], valid[here] = source.read(Window(0, 0, target.width, rows))
@@ -167,23 +171,31 @@ def _displayed(stretch: Stretch, values: NDArray[np.float32], valid: NDArray[np.
 
 
 def ground_span(grid: Grid) -> tuple[float, Unit]:
-    """How far it is across a scene, through its middle: on the ellipsoid, or in pixels.
+    """How far it is across a scene, through its middle: in metres, or in pixels without a CRS.
 
     Measured on the ground and not on the map: Mercator's metres are twice too long in Oslo.
     """
-    if grid.crs is None:
+    crs = grid.system
+    if crs is None:
         return float(grid.width), "px"
     half = max(0.5, grid.width / 200)  # a short way: the long one may lead around the Earth
     middle, row = grid.width / 2, grid.height / 2
     ends = [grid.transform * (middle + step, row) for step in (-half, half)]
-    crs = pyproj.CRS.from_wkt(grid.crs.to_wkt())
+    if grid.is_local:
+        return _planar(crs, ends) * grid.width / (2 * half), "m"
     degrees = pyproj.Transformer.from_crs(crs, "EPSG:4326", always_xy=True)
     try:
         (x1, y1), (x2, y2) = (degrees.transform(*end, errcheck=True) for end in ends)
         length = pyproj.Geod(ellps="WGS84").inv(x1, y1, x2, y2)[2]
     except pyproj.exceptions.ProjError:  # a place outside what the projection can express
-        length = math.dist(*ends) * crs.axis_info[0].unit_conversion_factor
+        length = _planar(crs, ends)
     return float(length * grid.width / (2 * half)), "m"
+
+
+def _planar(crs: pyproj.CRS, ends: list[tuple[float, float]]) -> float:
+    """Metres between two points of a plane, whatever its unit."""
+    unit = crs.axis_info[0].unit_conversion_factor if crs.axis_info else 1.0
+    return float(math.dist(*ends) * unit)
 
 
 def write_overview(

@@ -19,6 +19,7 @@ import re
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -32,7 +33,7 @@ from numpy.typing import NDArray
 from adadino.errors import AdaDINOError, InputError
 from adadino.files import write_atomic
 from adadino.geo.grid import Grid
-from adadino.geo.read.source import ImagePath, open_dataset
+from adadino.geo.read.source import ImagePath, OpenFile, open_dataset
 
 VERSION = "1.1.0"
 PROJECTION = "https://stac-extensions.github.io/projection/v2.0.0/schema.json"
@@ -63,6 +64,7 @@ def write_item(
     outputs: Mapping[str, Path],
     properties: Mapping[str, object],
     inputs: Iterable[ImagePath] = (),
+    open_file: OpenFile = open_dataset,
 ) -> None:
     """Write a STAC item that describes a result.
 
@@ -73,17 +75,15 @@ def write_item(
         properties: What else is known, for example the threshold. A `datetime` here, or
             `start_datetime` and `end_datetime`, in RFC 3339, is the item's time.
         inputs: The two dates, for the time if `properties` has none.
+        open_file: How they are opened.
 
     Raises:
         InputError: There is no coordinate system, no time, or a time that is none.
         WriteError: The item cannot be written.
     """
     path = Path(path)
-    if grid.crs is None:
-        raise InputError(
-            f"cannot write {path}: a STAC item needs a place on Earth, and the images have no "
-            "coordinate system; georeference them, or leave the item out."
-        )
+    if not grid.on_earth:
+        raise InputError(no_place(path, grid))
     geometry, bbox = _footprint(grid)
     item = {
         "type": "Feature",
@@ -92,7 +92,7 @@ def write_item(
         "id": path.stem,
         "geometry": geometry,
         "bbox": bbox,
-        "properties": dict(properties) | _times(properties, inputs) | _projection(grid),
+        "properties": dict(properties) | _times(properties, inputs, open_file) | _projection(grid),
         "links": [],
         "assets": {name: _asset(name, outputs[name], path) for name in sorted(outputs)},
     }
@@ -103,6 +103,15 @@ def write_item(
             f"cannot write {path}: a property is no JSON ({error}); give text, numbers or lists."
         ) from error
     write_atomic(path, text + "\n")
+
+
+def no_place(path: Path, grid: Grid) -> str:
+    """Why there is no item of a scene that is not on Earth."""
+    system = "no" if grid.crs is None else "a local"
+    return (
+        f"cannot write {path}: a STAC item needs a place on Earth, and the images have {system} "
+        "coordinate system; georeference them, or leave the item out."
+    )
 
 
 def _projection(grid: Grid) -> dict[str, object]:
@@ -165,8 +174,7 @@ def _outline(grid: Grid) -> NDArray[np.float64]:
     rows = np.concatenate([zeros, t, ones, 1 - t]) * grid.height
     a, b, c, d, e, f = tuple(grid.transform)[:6]
     x, y = a * columns + b * rows + c, d * columns + e * rows + f
-    crs = pyproj.CRS.from_wkt(grid.crs.to_wkt())
-    to_degrees = pyproj.Transformer.from_crs(crs, "EPSG:4326", always_xy=True)
+    to_degrees = pyproj.Transformer.from_crs(grid.system, "EPSG:4326", always_xy=True)
     return np.stack(to_degrees.transform(x, y), axis=1)
 
 
@@ -198,7 +206,9 @@ def _href(file: Path, item: Path) -> str:
     return steps if steps.startswith("../") else f"./{steps}"
 
 
-def _times(properties: Mapping[str, object], inputs: Iterable[ImagePath]) -> dict[str, object]:
+def _times(
+    properties: Mapping[str, object], inputs: Iterable[ImagePath], open_file: OpenFile
+) -> dict[str, object]:
     """The item's time: what `properties` says, else what the two dates say."""
     given = {name: properties[name] for name in TIMES if properties.get(name) is not None}
     for name, value in given.items():
@@ -209,7 +219,8 @@ def _times(properties: Mapping[str, object], inputs: Iterable[ImagePath]) -> dic
     if "datetime" in given or {"start_datetime", "end_datetime"} <= given.keys():
         return {"datetime": None} | given
     paths = list(inputs)
-    for source, read in (("TIFFTAG_DATETIME", _tag_time), ("file modification time", _file_time)):
+    tag = partial(_tag_time, open_file=open_file)
+    for source, read in (("TIFFTAG_DATETIME", tag), ("file modification time", _file_time)):
         found = [time for time in map(read, paths) if time is not None]
         if paths and len(found) == len(paths):
             return {
@@ -224,10 +235,10 @@ def _times(properties: Mapping[str, object], inputs: Iterable[ImagePath]) -> dic
     )
 
 
-def _tag_time(path: ImagePath) -> datetime | None:
+def _tag_time(path: ImagePath, open_file: OpenFile) -> datetime | None:
     """When an image was taken, by its own account; TIFF knows no zones, so it is read as UTC."""
     try:
-        with rasterio.Env(), open_dataset(path) as dataset:
+        with rasterio.Env(), open_file(path) as dataset:
             text = str(dataset.tags().get("TIFFTAG_DATETIME", ""))
     except AdaDINOError:
         return None
