@@ -15,6 +15,7 @@ the other drivers are not even registered, and nothing is fetched.
 
 from __future__ import annotations
 
+import threading
 import warnings
 from os import PathLike
 from pathlib import Path
@@ -36,6 +37,9 @@ _OPTIONS: dict[str, Any] = {
     "GDAL_PAM_ENABLED": "NO",
     "CPL_VSIL_CURL_ALLOWED_FILENAME": "none",
 }
+
+# warnings.catch_warnings changes the process, so that only one thread may open at a time.
+_opening = threading.Lock()
 
 
 def kind_of(head: bytes, name: str) -> str:
@@ -68,7 +72,7 @@ def open_foreign(path: str | PathLike[str], name: str | None = None) -> Any:
     try:
         with file.open("rb") as opened:
             kind = kind_of(opened.read(HEAD), name)
-        with rasterio.Env(**_OPTIONS), warnings.catch_warnings():
+        with rasterio.Env(**_OPTIONS), _opening, warnings.catch_warnings():
             warnings.simplefilter("ignore", NotGeoreferencedWarning)  # pixel mode is welcome
             dataset = rasterio.open(file, driver=kind)
             elsewhere = dataset.tags(ns="OVERVIEWS")

@@ -11,7 +11,7 @@ import uvicorn
 from adadino.errors import AdaDINOError
 from adadino.files import locked
 from adadino.web.app import create_app
-from adadino.web.http.connection import PatientProtocol
+from adadino.web.http.connection import limited
 from adadino.web.settings import Settings
 
 
@@ -36,7 +36,7 @@ def serve(settings: Settings, say: Callable[[str], None]) -> None:
         server = uvicorn.Server(
             uvicorn.Config(
                 app,
-                http=PatientProtocol,
+                http=limited(settings),
                 ws="none",
                 log_level=logging.WARNING,
                 timeout_keep_alive=15,

@@ -26,9 +26,9 @@ class Problem(BaseModel):
 class RefusedError(Exception):
     """A request that is not served."""
 
-    def __init__(self, status: int, sentence: str) -> None:
+    def __init__(self, status: int, sentence: str, *, retry_s: int | None = None) -> None:
         super().__init__(sentence)
-        self.status, self.sentence = status, sentence
+        self.status, self.sentence, self.retry_s = status, sentence, retry_s
 
 
 def disk_problem(error: BaseException) -> RefusedError:
@@ -57,9 +57,9 @@ _MEANINGS = {
     413: "The request is larger than this server takes.",
     415: "The content is of another type than this path takes.",
     422: "A value is out of its range, or the images cannot be compared.",
-    429: "Too many jobs wait.",
-    503: "The models are still being loaded.",
-    507: "The server's disk is full.",
+    429: "Too many jobs wait; `Retry-After` says when to come back.",
+    503: "The server is busy; `Retry-After` says when to come back.",
+    507: "The server's disk is full, or holds as many jobs as it keeps.",
 }
 
 
@@ -77,7 +77,10 @@ def answer(status: int, sentence: str) -> JSONResponse:
 async def on_refused(_: Request, error: Exception) -> JSONResponse:
     """A refusal of our own."""
     assert isinstance(error, RefusedError)
-    return answer(error.status, error.sentence)
+    response = answer(error.status, error.sentence)
+    if error.retry_s is not None:
+        response.headers["retry-after"] = str(error.retry_s)
+    return response
 
 
 async def on_error(request: Request, error: Exception) -> JSONResponse:

@@ -18,11 +18,12 @@ _REGISTER = "Apply the estimated shift between the dates, if it is reliable."
 class Progress(BaseModel):
     """How far a running job is."""
 
-    done: int = Field(description="Tiles finished.")
-    total: int = Field(description="All tiles.")
-    tiles_per_s: float
-    mp_per_s: float = Field(description="Megapixels of the scene per second.")
-    eta_s: float = Field(description="Seconds left.")
+    phase: Literal["opening", "preparing", "predicting", "writing"]
+    done: int = Field(description="Tiles finished; 0 in other phases than predicting.")
+    total: int = Field(description="All tiles; 0 in other phases than predicting.")
+    tiles_per_s: float | None
+    mp_per_s: float | None = Field(description="Megapixels of the scene per second.")
+    eta_s: float | None = Field(description="Seconds left, from the tiles alone.")
 
 
 class JobOut(BaseModel):
@@ -55,7 +56,7 @@ class JobOut(BaseModel):
     @classmethod
     def of(cls, job: Job, **more: Any) -> JobOut:
         """The public side of a job."""
-        hidden = {"client", "before", "after", "attempts", "mark"}
+        hidden = {"client", "payer", "before", "after", "attempts", "mark"}
         known = {k: v for k, v in vars(job).items() if k not in hidden}
         return cls(**known, **more)
 
@@ -105,11 +106,23 @@ class ImagesOut(BaseModel):
     files: list[ImageOut]
 
 
+class FactsOut(BaseModel):
+    """What an image's header says."""
+
+    width: int
+    height: int
+    bands: int
+    kind: str
+    crs: str | None
+    pixels: int
+
+
 class ModelOut(BaseModel):
     """A model to choose."""
 
     name: str
     mp_per_s: float | None = Field(description="Megapixels per second here; None while it loads.")
+    overhead_s: float | None = Field(description="Seconds a job takes beside its pixels.")
 
 
 class InfoOut(BaseModel):
@@ -121,6 +134,8 @@ class InfoOut(BaseModel):
     device_name: str | None
     models: list[ModelOut]
     limits: dict[str, float]
+    tokens: bool = Field(description="Whether the server wants a token.")
+    who: str | None = Field(description="The name of the token one came with.")
     basemap: str | None
     data: bool
 
@@ -140,9 +155,9 @@ class PolygonsOut(BaseModel):
     type: Literal["FeatureCollection"]
     features: list[Feature] = Field(description="The largest first; at most 5000.")
     count: int = Field(description="All polygons, also those beyond the list.")
-    area: float = Field(description="Their area, in `unit`.")
+    area: float = Field(description="Their area, in `unit`; columns are named by it.")
     unit: Literal["m2", "px"]
-    change_fraction: float
+    change_fraction: float = Field(description="Share of the valid area that these cover.")
     step: int = Field(description="Pixels per traced pixel: above 1, outlines are approximate.")
     threshold: float
     min_area: float

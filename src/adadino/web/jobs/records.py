@@ -27,7 +27,7 @@ class Job:
     """Unguessable: whoever knows it may see the job."""
     name: str
     client: str
-    """Who asked, as a digest; for the list of one's own jobs and for taking turns."""
+    """Who asked, as a digest; for the list of one's own jobs."""
     model: str
     before: str
     """A file of the job's folder, or a path under the data folder."""
@@ -35,6 +35,8 @@ class Job:
     before_name: str
     after_name: str
     source: Literal["upload", "data", "demo"]
+    payer: str = ""
+    """Whose limits and turns count, as a digest."""
     mark: str = ""
     """Which model exactly, for the demo: another one makes another demo."""
     register: bool = False

@@ -1,4 +1,4 @@
-"""The folder of jobs: one folder each, found only by its id, removed by age and by total size."""
+"""The folder of jobs: one folder each, found only by its id, removed when its days are over."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import logging
 import re
 import secrets
 import shutil
+import stat
 import threading
 import time
 from collections.abc import Iterator
@@ -43,6 +44,7 @@ class JobStore:
                 if job is not None:
                     sweep(path / RECORD)  # a server that was killed while it wrote
                     self._jobs[job.id] = job
+        self._sizes = {name: folder_size(self.path(name)) for name in self._jobs}
 
     def draft(self) -> tuple[str, Path]:
         """A new id, and a hidden folder for what comes in until the job is added."""
@@ -57,6 +59,7 @@ class JobStore:
             write_record(draft, job)
             draft.rename(self.path(job.id))
             self._jobs[job.id] = job
+            self._sizes[job.id] = folder_size(self.path(job.id))
         return job
 
     def path(self, identity: str) -> Path:
@@ -90,7 +93,29 @@ class JobStore:
                 write_record(self.path(identity), job)
             except WriteError as error:
                 _log.warning("the record of a job cannot be written: %s", error)
+            if job.state in ENDED:
+                self._sizes[identity] = folder_size(self.path(identity))
             return job
+
+    def total_bytes(self) -> int:
+        """What all jobs take on the disk; of those that run, what they had when they came."""
+        with self._lock:
+            return sum(self._sizes.values())
+
+    def file(self, identity: str, name: str) -> Path:
+        """A file of a job that is a plain file: no link that leads elsewhere.
+
+        Raises:
+            JobGoneError: It is not there.
+        """
+        path = self.path(identity) / name
+        try:
+            plain = stat.S_ISREG(path.lstat().st_mode)
+        except OSError:
+            plain = False
+        if not plain:
+            raise JobGoneError("there is no such file; the job may have been removed.")
+        return path
 
     def all(self) -> list[Job]:
         """All jobs, the newest first."""
@@ -102,27 +127,26 @@ class JobStore:
         with self._lock:
             self.get(identity)
             del self._jobs[identity]
+            self._sizes.pop(identity, None)
             # Out of the way in one step: a reader finds all of it or nothing.
             gone = self.folder / f"{HIDDEN}{secrets.token_urlsafe(8)}"
             self.path(identity).rename(gone)
         shutil.rmtree(gone, ignore_errors=True)
 
-    def expire(self, *, days: float, size: int, now: float | None = None) -> list[str]:
-        """Remove ended jobs that are too old, then the oldest until the rest fits.
+    def expire(self, *, days: float, now: float | None = None) -> list[str]:
+        """Remove ended jobs that are too old.
 
-        The demo stays, and so does what is waiting or running.
+        The demo stays, and so does what is waiting or running. Nothing goes before its days are
+        over: when the disk is full, uploads are refused instead.
 
         Returns:
             The ids that went.
         """
         now = time.time() if now is None else now
-        ended = [job for job in self.all() if job.state in ENDED and job.source != "demo"]
-        sizes = {job.id: folder_size(self.path(job.id)) for job in self.all()}
-        total = sum(sizes.values())
         gone: list[str] = []
-        for job in reversed(ended):
-            if now - (job.ended or job.created) > days * 86400 or total > size:
-                total -= sizes[job.id]
+        for job in reversed(self.all()):
+            old = now - (job.ended or job.created) > days * 86400
+            if old and job.state in ENDED and job.source != "demo":
                 self.remove(job.id)
                 gone.append(job.id)
         return gone

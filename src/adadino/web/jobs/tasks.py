@@ -78,8 +78,9 @@ def work(task: dict[str, Any], held: Held, said: IO[str]) -> None:
     try:
         answer = _KINDS[task.pop("kind")](task, held, tell)
     except Exception as error:
-        full = isinstance(error, WriteError) or _is_full(error)
-        tell(event="failed", error=named(sentence(error), names), disk=full)
+        written = isinstance(error, WriteError) and isinstance(error.__cause__, OSError)
+        disk = written or _is_full(error)
+        tell(event="failed", error=named(sentence(error), names), disk=disk)
     else:
         tell(event="done", **answer)
 
@@ -124,7 +125,6 @@ def _preview(task: dict[str, Any], held: Held, tell: Tell) -> dict[str, Any]:
 def _view(task: dict[str, Any], held: Held, tell: Tell) -> dict[str, Any]:
     """A cut, a mask, polygons or a picture of a finished job, as a file."""
     from adadino.web.view import change
-
     from adadino.web.view.display import Display
 
     writers: dict[str, Callable[..., None]] = {

@@ -2,15 +2,16 @@
 
 - For the screen, polygons of a large scene are traced on fewer pixels, so that a slider's answer
   comes at once. Downloads are always traced on all of them.
-- The smallest area applies to polygons, as in `adadino predict`; the mask is the threshold's.
+- *Smallest polygon* holds for all: polygons, mask and share of the area leave out the same changes.
+- All of it runs in workers (`jobs.tasks`): it takes seconds, and reads what another process wrote.
 """
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -22,9 +23,9 @@ from rasterio.enums import Resampling
 from rasterio.features import rasterize
 from rasterio.windows import Window
 
+from adadino.files import write_atomic
 from adadino.geo.grid import Grid
-from adadino.geo.polygons.vector import polygons
-from adadino.geo.read.source import open_dataset
+from adadino.geo.polygons.vector import measures, polygons, sieved
 from adadino.geo.write.cog import BLOCK, MASK, raster_writer
 from adadino.geo.write.layers import write_layer
 from adadino.geo.write.overview import (
@@ -34,6 +35,7 @@ from adadino.geo.write.overview import (
     read_pair,
     write_overview,
 )
+from adadino.web.door import open_foreign
 from adadino.web.view.display import Display
 from adadino.web.view.tiles import PROBABILITY
 from adadino.web.view.views import view_path
@@ -47,122 +49,136 @@ SCREEN_POLYGONS = 5000
 """More are not sent to the screen; the largest come first."""
 
 
-@dataclass(frozen=True, eq=False)
-class Cut:
-    """The polygons of a scene at a threshold, the largest first."""
+def write_cut(folder: Path, display: Display, output: Path, *, threshold: float) -> None:
+    """Write the polygons for the screen as JSON, with what `service.Cut` needs to leave out some.
 
-    frame: gpd.GeoDataFrame
-    """In map coordinates: the scene's, or pixels with y down."""
-    step: int
-    """Pixels of the scene for one that was traced, along a row; 1 is exact."""
-    share: float
-    """Of the valid area that changed."""
-
-
-def cut_for_screen(folder: Path, display: Display, threshold: float) -> Cut:
-    """Trace the change for the page."""
+    Of all polygons area and pixels, the largest first; of the largest also the features.
+    """
     grid = display.grid
     step = max(1, math.ceil(math.sqrt(grid.width * grid.height / SCREEN_PIXELS)))
     shape = math.ceil(grid.height / step), math.ceil(grid.width / step)
-    with rasterio.Env(), open_dataset(folder / PROBABILITY) as dataset:
+    with rasterio.Env(), open_foreign(folder / PROBABILITY) as dataset:
         chance = dataset.read(1, out_shape=shape, resampling=Resampling.average)
     mask = _flags(chance, threshold)
     small = grid if step == 1 else coarse_grid(grid, shape)
     frame = polygons(mask, chance, small)
+    area, perimeter = measures(grid)
     if step > 1 and grid.crs is None:  # lengths were counted in larger pixels
         across, down = grid.width / shape[1], grid.height / shape[0]
-        frame["area_m2"] *= across * down
-        frame["perimeter_m"] *= math.sqrt(across * down)
+        frame[area] *= across * down
+        frame[perimeter] *= math.sqrt(across * down)
+    # Outlines follow pixels, so that their plane area is a whole number of them.
+    pixel = abs(small.transform.determinant)
+    pixels = np.rint(shapely.area(frame.geometry.values) / pixel).astype(int)
     if not display.native:
         frame = frame.set_crs(None, allow_override=True)
         frame["geometry"] = shapely.transform(frame.geometry.values, lambda p: _moved(p, grid))
-    return Cut(frame, step, _share(mask))
+    cut = {
+        "step": step,
+        "valid": int((mask != MASK.nodata).sum()),
+        "areas": frame[area].round(4).tolist(),
+        "pixels": pixels.tolist(),
+        "features": _features(frame.head(SCREEN_POLYGONS), (area, perimeter)),
+    }
+    write_atomic(output, json.dumps(cut))
 
 
-def as_geojson(cut: Cut, display: Display, *, threshold: float, min_area: float) -> dict[str, Any]:
-    """A GeoJSON FeatureCollection in map coordinates, and what the page says beside it."""
-    frame = cut.frame[cut.frame["area_m2"] >= min_area]
-    shown = frame.head(SCREEN_POLYGONS)
-    columns = ("id", "area_m2", "perimeter_m", "prob_mean", "prob_max")
-    values = [shown[name].round(4).tolist() for name in columns]
-    features = [
+def _features(frame: gpd.GeoDataFrame, lengths: tuple[str, str]) -> list[dict[str, Any]]:
+    columns = ("id", *lengths, "prob_mean", "prob_max")
+    values = [frame[name].round(4).tolist() for name in columns]
+    return [
         {
             "type": "Feature",
             "id": row[0],
             "geometry": shapely.geometry.mapping(shape),
             "properties": dict(zip(columns, row, strict=True)),
         }
-        for shape, row in zip(shown.geometry, zip(*values, strict=True), strict=True)
+        for shape, row in zip(frame.geometry, zip(*values, strict=True), strict=True)
     ]
-    return {
-        "type": "FeatureCollection",
-        "features": features,
-        "count": len(frame),
-        "area": round(float(frame["area_m2"].sum()), 3),
-        "unit": "px" if display.crs is None else "m2",
-        "change_fraction": cut.share,
-        "step": cut.step,
-        "threshold": threshold,
-        "min_area": min_area,
-        "coordinates": (display.crs if display.native else None) or "pixels, x right, y down",
-    }
 
 
-def write_mask(folder: Path, display: Display, path: Path, *, threshold: float) -> None:
+def write_mask(
+    folder: Path, display: Display, output: Path, *, threshold: float, min_area: float
+) -> None:
     """Write the change mask as a COG."""
-    with rasterio.Env(), open_dataset(folder / PROBABILITY) as dataset:
+    with rasterio.Env(), open_foreign(folder / PROBABILITY) as dataset:
         tags = {k: v for k, v in dataset.tags().items() if k.startswith(("ADADINO_", "TIFFTAG_"))}
         tags["ADADINO_THRESHOLD"] = str(threshold)
-        with raster_writer(path, display.grid, MASK, tags=tags) as out:
-            for row, block in _rows(dataset):
-                out.write(row, _flags(block, threshold))
+        if min_area > 0:
+            tags["ADADINO_MIN_AREA"] = str(min_area)
+            with _draft(dataset, display, output, threshold) as draft:
+                _write_rows(
+                    output, display, sieved(draft, display.grid, min_area=min_area), tags
+                )
+            return
+        rows = ((row, _flags(block, threshold)) for row, block in _rows(dataset))
+        _write_rows(output, display, rows, tags)
+
+
+def _write_rows(
+    path: Path,
+    display: Display,
+    rows: Iterator[tuple[int, NDArray[np.uint8]]],
+    tags: dict[str, str],
+) -> None:
+    with raster_writer(path, display.grid, MASK, tags=tags) as out:
+        for row, block in rows:
+            out.write(row, block)
+
+
+@contextmanager
+def _draft(chance: Any, display: Display, output: Path, threshold: float) -> Iterator[Any]:
+    """The mask of all polygons as a temporary file, open."""
+    draft = output.with_name(f"all-of-{output.name}.tif")
+    rows = ((row, _flags(block, threshold)) for row, block in _rows(chance))
+    try:
+        _write_rows(draft, display, rows, {})
+        with open_foreign(draft) as opened:
+            yield opened
+    finally:
+        draft.unlink(missing_ok=True)
 
 
 def write_polygons(
-    folder: Path, display: Display, path: Path, *, threshold: float, min_area: float
+    folder: Path, display: Display, output: Path, *, threshold: float, min_area: float
 ) -> None:
     """Write the polygons, traced on every pixel; the suffix chooses the format."""
-    with _mask_beside(folder, display, path, threshold) as (mask, chance):
-        write_layer(polygons(mask, chance, display.grid, min_area=min_area), path)
+    with (
+        rasterio.Env(),
+        open_foreign(folder / PROBABILITY) as chance,
+        _draft(chance, display, output, threshold) as mask,
+    ):
+        write_layer(polygons(mask, chance, display.grid, min_area=min_area), output)
 
 
 def write_picture(
-    folder: Path, display: Display, path: Path, *, threshold: float, min_area: float, title: str
+    folder: Path, display: Display, output: Path, *, threshold: float, min_area: float, title: str
 ) -> None:
     """Write the overview of before, after and change."""
     grid = display.grid
     shape = decimated_shape(grid.height, grid.width)
-    with _mask_beside(folder, display, path, threshold) as (mask, chance):
-        frame = polygons(mask, chance, grid, min_area=min_area)
-        change = mask.read(1, out_shape=shape, resampling=Resampling.mode)
-        share = _share_of_rows(mask)
+    mask = output.with_name("mask-of-picture.tif")
+    write_mask(folder, display, mask, threshold=threshold, min_area=min_area)
+    try:
+        with (
+            rasterio.Env(),
+            open_foreign(mask) as changed,
+            open_foreign(folder / PROBABILITY) as chance,
+        ):
+            frame = polygons(changed, chance, grid)
+            change = changed.read(1, out_shape=shape, resampling=Resampling.mode)
+            share = _share_of_rows(changed)
+    finally:
+        mask.unlink(missing_ok=True)
     if len(frame) and shape != (grid.height, grid.width):
         # What is smaller than a pixel of the picture is brought back.
         to_map = coarse_grid(grid, shape).transform
         drawn = rasterize(frame.geometry, shape, transform=to_map, all_touched=True, dtype="uint8")
         change[(drawn == 1) & (change != MASK.nodata)] = 1
     dates = view_path(folder, "before"), view_path(folder, "after")
-    before, after = read_pair(*dates, grid, shape)
+    before, after = read_pair(*dates, grid, shape, open_file=open_foreign)
     span, unit = ground_span(grid)
-    write_overview(path, before, after, change, title=title, span=span, unit=unit, share=share)
-
-
-@contextmanager
-def _mask_beside(
-    folder: Path, display: Display, path: Path, threshold: float
-) -> Iterator[tuple[Any, Any]]:
-    """The mask as a temporary file and the probability, both open."""
-    draft = path.with_name("mask-of-this.tif")
-    write_mask(folder, display, draft, threshold=threshold)
-    try:
-        with (
-            rasterio.Env(),
-            open_dataset(draft) as mask,
-            open_dataset(folder / PROBABILITY) as chance,
-        ):
-            yield mask, chance
-    finally:
-        draft.unlink(missing_ok=True)
+    write_overview(output, before, after, change, title=title, span=span, unit=unit, share=share)
 
 
 def _rows(dataset: Any) -> Iterator[tuple[int, NDArray[Any]]]:
@@ -176,10 +192,6 @@ def _flags(chance: NDArray[np.float32], threshold: float) -> NDArray[np.uint8]:
     flags = (chance >= np.float32(threshold)).astype(np.uint8)
     flags[np.isnan(chance)] = MASK.nodata
     return flags
-
-
-def _share(mask: NDArray[np.uint8]) -> float:
-    return float((mask == 1).sum() / max(1, (mask != MASK.nodata).sum()))
 
 
 def _share_of_rows(mask: Any) -> float:

@@ -14,7 +14,7 @@ from PIL import Image
 from rasterio.enums import Resampling
 from rasterio.windows import Window
 
-from adadino.geo.read.source import open_dataset
+from adadino.web.door import open_foreign
 from adadino.web.view.display import TILE, Display
 from adadino.web.view.views import view_path
 
@@ -48,7 +48,7 @@ def draw_tile(path: Path, layer: Layer, display: Display, z: int, x: int, y: int
     columns, rows = min(wide, display.width - column), min(high, display.height - row)
     shape = max(1, round(rows / high * TILE)), max(1, round(columns / wide * TILE))
     window = Window(column, row, columns, rows)
-    with rasterio.Env(), open_dataset(path) as dataset:
+    with rasterio.Env(), open_foreign(path) as dataset:
         draw = _draw_probability if layer == "probability" else _draw_date
         part = draw(dataset, window, shape, shrinks=wide > TILE)
     picture = np.zeros((TILE, TILE, 4), np.uint8)

@@ -12,16 +12,23 @@ from typing import Any
 
 import numpy as np
 import rasterio
+from PIL import Image
 from rasterio.enums import Resampling
 from rasterio.windows import Window
 
-from adadino.files import atomic
+from adadino.files import atomic, write_atomic
 from adadino.geo.grid import Grid
 from adadino.geo.read.raster import PairReader
+from adadino.geo.read.source import describe
+from adadino.geo.write.overview import read_pair
+from adadino.web.door import open_foreign
 from adadino.web.view.display import TILE, Display
 
 SIDE = 2048
 """Of the part that is in memory at a time; a multiple of the tiles'."""
+
+PREVIEW = 256
+"""Side of a small picture of one image."""
 
 
 def view_path(folder: Path, layer: str) -> Path:
@@ -49,6 +56,15 @@ def write_views(reader: PairReader, display: Display, folder: Path) -> None:
             file.close()
         for part in parts:
             _add_overviews(part, display.levels)
+
+
+def write_preview(path: Path, name: str, output: Path) -> None:
+    """Write a small picture of one image, stretched by its own values, as PNG."""
+    grid, _ = describe(path, "the image", name=name, open_file=open_foreign)
+    step = max(1.0, max(grid.width, grid.height) / PREVIEW)
+    shape = max(1, round(grid.height / step)), max(1, round(grid.width / step))
+    picture, _ = read_pair(path, path, grid, shape, open_file=open_foreign)
+    write_atomic(output, lambda part: Image.fromarray(picture).save(part, format="PNG"))
 
 
 def _create(path: Path, grid: Grid) -> Any:
