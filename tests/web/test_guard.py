@@ -83,7 +83,7 @@ def test_a_basemap_is_the_only_stranger_in_the_policy(tmp_path):
 
 
 def test_without_the_token_nothing_is_told(tmp_path):
-    opened = client(tmp_path, token=TOKEN)
+    opened = client(tmp_path, tokens=(TOKEN,))
     assert opened.get("/healthz").status_code == 200
     assert opened.get("/").headers["location"] == "/login"
     assert "token" in opened.get("/login").text
@@ -95,7 +95,7 @@ def test_without_the_token_nothing_is_told(tmp_path):
 
 
 def test_the_token_opens_by_header_and_by_login(tmp_path):
-    opened = client(tmp_path, token=TOKEN)
+    opened = client(tmp_path, tokens=(TOKEN,))
     bearer = {"authorization": f"Bearer {TOKEN}"}
     assert opened.get("/api/info", headers=bearer).status_code == 200
     assert opened.post("/login", data={"token": "wrong"}).headers["location"] == "/login#wrong"
@@ -110,12 +110,12 @@ def test_the_token_opens_by_header_and_by_login(tmp_path):
 def test_other_addresses_need_a_token(tmp_path, host):
     with pytest.raises(ConfigError, match="--token"):
         Settings(jobs=tmp_path, host=host)
-    assert Settings(jobs=tmp_path, host=host, token=TOKEN).host == host
+    assert Settings(jobs=tmp_path, host=host, tokens=(TOKEN,)).host == host
 
 
 @pytest.mark.parametrize(
     "options",
-    [{"token": "short"}, {"token": "with\nline break"}, {"basemap": "ftp://x/{z}/{x}/{y}"},
+    [{"tokens": ("short",)}, {"tokens": ("with\nline break",)}, {"basemap": "ftp://x/{z}/{x}/{y}"},
      {"basemap": "https://x/tiles"}, {"basemap": "https://x;script-src */{z}/{x}/{y}"}],
 )  # fmt: skip
 def test_settings_that_are_wrong(tmp_path, options):

@@ -7,9 +7,8 @@ import json
 import pytest
 
 from adadino.web.jobs.manager import Manager
-from adadino.web.jobs.records import Job, read_record
+from adadino.web.jobs.records import RESULT, Job, read_record
 from adadino.web.jobs.store import JobGoneError, JobStore
-from adadino.web.jobs.worker import RESULT
 from adadino.web.settings import Limits, Settings
 
 
@@ -56,17 +55,17 @@ def test_a_record_of_another_folder_is_not_taken(tmp_path):
     assert read_record(other) is None
 
 
-def test_old_jobs_go_by_age_and_then_by_size(tmp_path):
+def test_jobs_go_when_their_days_are_over_and_not_before(tmp_path):
     store = JobStore(tmp_path)
     day = 86400.0
     old = add(store, created=1 * day, state="done")
-    middle, young = (add(store, created=n * day, state="done") for n in (8, 9))
+    young = add(store, created=9 * day, state="done")
     running = add(store, created=0, state="running")
-    assert store.expire(days=5, size=10**9, now=10 * day) == [old.id]
-    one = 1000 + 2 * 1000  # less than three jobs with their records, more than two
-    assert store.expire(days=5, size=one, now=10 * day) == [middle.id]
+    assert store.total_bytes() > 3000
+    assert store.expire(days=5, now=10 * day) == [old.id]
     assert [job.id for job in store.all()] == [young.id, running.id]
-    assert not (tmp_path / middle.id).exists()
+    assert not (tmp_path / old.id).exists()
+    assert 2000 < store.total_bytes() < 6000
 
 
 def test_clients_take_turns(tmp_path):

@@ -189,9 +189,9 @@ class Service:
 
         if found is not None:
             return found.as_geojson(display, threshold=threshold, min_area=min_area)
-        return await self.made(
-            request, identity, "cut", "cut.json", {"threshold": threshold}, read
-        )
+        asked = {"threshold": threshold}
+        answer: bytes = await self.made(request, identity, "cut", "cut.json", asked, read)
+        return answer
 
     async def made(
         self,
@@ -233,9 +233,7 @@ class Service:
 
         kept = False
         try:
-            answer = await self.heavy.run(
-                request, lambda: self.workers.start(task, reach), finish
-            )
+            answer = await self.heavy.run(request, lambda: self.workers.start(task, reach), finish)
             kept = isinstance(answer, Kept)
             return answer
         except AdaDINOError as error:
@@ -245,14 +243,20 @@ class Service:
             if not kept:
                 shutil.rmtree(scratch, ignore_errors=True)
 
-    async def probe(self, request: Request, path: Path, name: str) -> Facts:
+    async def probe(self, request: Request, path: Path, name: str, *, watch: bool = True) -> Facts:
         """What a stranger's file says of itself, asked in a worker that sees no other.
+
+        Args:
+            request: Who asks.
+            path: The file.
+            name: What to call it.
+            watch: As in `HeavyQueue.run`.
 
         Raises:
             InputError: It is no image we take, or too large.
         """
         task = {"kind": "probe", "path": str(path), "name": name, "names": {str(path): name}}
-        answer = await self._asked(request, task, Reach(read=(path,)))
+        answer = await self._asked(request, task, Reach(read=(path,)), watch=watch)
         facts = Facts(**answer["facts"])
         check_facts(facts, name, self.settings.limits)
         return facts
@@ -271,7 +275,9 @@ class Service:
         finally:
             shutil.rmtree(scratch, ignore_errors=True)
 
-    async def _asked(self, request: Request, task: dict[str, Any], reach: Reach) -> dict[str, Any]:
+    async def _asked(
+        self, request: Request, task: dict[str, Any], reach: Reach, *, watch: bool = True
+    ) -> dict[str, Any]:
         limits = self.settings.limits
         bounded = Reach(
             read=reach.read, write=reach.write, memory=limits.heavy_memory, seconds=limits.heavy_s
@@ -281,6 +287,7 @@ class Service:
                 request,
                 lambda: self.workers.start(task, bounded),
                 lambda worker: worker.result(seconds=limits.heavy_s, memory=limits.heavy_memory),
+                watch=watch,
             )
         except AdaDINOError as error:
             raise _as_refusal(error) from error

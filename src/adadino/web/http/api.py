@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Any
+from pathlib import Path
+from typing import Annotated, Any
 
-from fastapi import APIRouter, Request, Response
+from fastapi import APIRouter, Query, Request, Response
 from starlette.concurrency import run_in_threadpool
 
 import adadino
+from adadino.web.http.identity import Identity
 from adadino.web.http.intake import take_job
 from adadino.web.http.problems import RefusedError, documented
 from adadino.web.http.schemas import (
+    FactsOut,
     ImageOut,
     ImagesOut,
     InfoOut,
@@ -20,9 +23,10 @@ from adadino.web.http.schemas import (
     ModelOut,
     UploadIn,
 )
-from adadino.web.jobs.library import list_images
+from adadino.web.jobs.library import find_image, list_images
 from adadino.web.service import Service
 
+FilePath = Annotated[str, Query(max_length=1000, description="A path from /api/files.")]
 _BODY = {
     "requestBody": {
         "required": True,
@@ -50,21 +54,21 @@ def job_routes(service: Service) -> APIRouter:
         """Upload `before` and `after`, or name two files of the server's data folder."""
         job = await take_job(request, service)
         response.headers["location"] = f"/api/jobs/{job.id}"
-        return service.public(job, request.state.client)
+        return service.public(job, request.state.identity)
 
     @router.get("/jobs", response_model=JobsOut, summary="The demo and one's own jobs")
     def listing(request: Request) -> JobsOut:
         """The newest first. Others' jobs are not listed; who knows an id may open it."""
-        client = request.state.client
-        own = [job for job in service.store.all() if job.client in (client, "demo")]
-        return JobsOut(jobs=[service.public(job, client) for job in own])
+        identity = request.state.identity
+        own = [job for job in service.store.all() if job.client in (identity.owner, "demo")]
+        return JobsOut(jobs=[service.public(job, identity) for job in own])
 
     @router.get(
         "/jobs/{job_id}", response_model=JobOut, responses=documented(404), summary="One job"
     )
     def show(job_id: str, request: Request) -> JobOut:
         """State, progress with time left, place in the queue, map and warnings."""
-        return service.public(service.store.get(job_id), request.state.client)
+        return service.public(service.store.get(job_id), request.state.identity)
 
     @router.delete(
         "/jobs/{job_id}",
@@ -74,7 +78,7 @@ def job_routes(service: Service) -> APIRouter:
     )
     def delete(job_id: str, request: Request) -> None:
         """End it if it runs, and delete all of its files."""
-        _check_owner(service, job_id, request.state.client)
+        _check_owner(service, job_id, request.state.identity)
         service.manager.remove(job_id)
 
     @router.post(
@@ -85,19 +89,26 @@ def job_routes(service: Service) -> APIRouter:
     )
     def cancel(job_id: str, request: Request) -> JobOut:
         """What it has made so far goes; a job that has ended stays as it is."""
-        _check_owner(service, job_id, request.state.client)
-        return service.public(service.manager.cancel(job_id), request.state.client)
+        _check_owner(service, job_id, request.state.identity)
+        return service.public(service.manager.cancel(job_id), request.state.identity)
 
     return router
 
 
-def _check_owner(service: Service, job_id: str, client: str) -> None:
+def _check_owner(service: Service, job_id: str, identity: Identity) -> None:
     """Whoever has a job's link may look at it; only who asked for it may end it."""
     job = service.store.get(job_id)
     if job.source == "demo":
         raise RefusedError(409, "the demo is everybody's and stays.")
-    if job.client != client:
+    if job.client != identity.owner:
         raise RefusedError(403, "only who asked for a job may end it.")
+
+
+def _data_file(service: Service, path: str) -> Path:
+    root = service.settings.data
+    if root is None:
+        raise RefusedError(422, "this server has no data folder (--data).")
+    return find_image(root, path)
 
 
 def info_routes(service: Service) -> APIRouter:
@@ -105,20 +116,25 @@ def info_routes(service: Service) -> APIRouter:
     router = APIRouter(tags=["server"])
 
     @router.get("/api/info", response_model=InfoOut, summary="Models, device and limits")
-    def info() -> InfoOut:
+    def info(request: Request) -> InfoOut:
         """What the page needs to know before it offers anything."""
         ready, limits = service.manager.ready, service.settings.limits
-        speeds = ready.speeds if ready else {}
         return InfoOut(
             version=adadino.__version__,
             ready=ready is not None,
             device=ready.device if ready else None,
             device_name=ready.device_name if ready else None,
             models=[
-                ModelOut(name=choice.name, mp_per_s=speeds.get(choice.name))
+                ModelOut(name=choice.name, **service.manager.speed(choice.name))
                 for choice in service.settings.models
             ],
-            limits={"upload_bytes": limits.upload_bytes, "pixels": limits.pixels},
+            limits={
+                "upload_bytes": limits.upload_bytes,
+                "pixels": limits.pixels,
+                "job_s": limits.job_s,
+            },
+            tokens=bool(service.settings.tokens),
+            who=request.state.identity.name,
             basemap=service.settings.basemap,
             data=service.settings.data is not None,
         )
@@ -133,9 +149,34 @@ def info_routes(service: Service) -> APIRouter:
         found = [ImageOut(path=name, bytes=(root / name).stat().st_size) for name in names]
         return ImagesOut(available=True, files=found)
 
+    @router.get(
+        "/api/files/facts",
+        response_model=FactsOut,
+        responses=documented(422, 503),
+        summary="Size, bands and CRS of an image of the data folder",
+    )
+    async def facts(request: Request, path: FilePath) -> FactsOut:
+        """From its header alone."""
+        found = await service.probe(request, _data_file(service, path), path)
+        return FactsOut(**found._asdict(), pixels=found.pixels)
+
+    @router.get(
+        "/api/files/preview.png",
+        response_class=Response,
+        responses={
+            200: {"content": {"image/png": {"schema": {"type": "string", "format": "binary"}}}},
+            **documented(422, 503),
+        },
+        summary="A small picture of an image of the data folder",
+    )
+    async def preview(request: Request, path: FilePath) -> Response:
+        """At most 256 pixels a side, stretched by its own values."""
+        picture = await service.preview(request, _data_file(service, path), path)
+        return Response(picture, media_type="image/png")
+
     @router.get("/healthz", summary="Whether the server answers")
-    def health() -> dict[str, str]:
-        """For a supervisor; needs no token."""
+    async def health() -> dict[str, str]:
+        """For a supervisor; needs no token, and waits for nobody."""
         return {"status": "ok"}
 
     @router.get(

@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from starlette.requests import Request
 
@@ -42,6 +42,8 @@ class HeavyQueue:
         request: Request,
         start: Callable[[], Worker],
         finish: Callable[[Worker], Answer],
+        *,
+        watch: bool = True,
     ) -> Answer:
         """Wait for a turn, start a worker and return what came of it.
 
@@ -49,6 +51,8 @@ class HeavyQueue:
             request: Who asks; when it is gone, so is the work.
             start: Starts the worker.
             finish: Waits for it and reads its answer.
+            watch: Whether to look out for the client's end. Not while its body is still coming:
+                looking would take a piece of it.
 
         Raises:
             RefusedError: The queue is full, or the client has gone.
@@ -60,7 +64,7 @@ class HeavyQueue:
                 retry_s=RETRY_S,
             )  # fmt: skip
         self._inside[payer] += 1
-        gone = asyncio.ensure_future(_gone(request))
+        gone = asyncio.ensure_future(_gone(request) if watch else asyncio.Event().wait())
         try:
             await _first(self._slots.acquire(), gone)
             try:
@@ -76,7 +80,7 @@ class HeavyQueue:
         self,
         start: Callable[[], Worker],
         finish: Callable[[Worker], Answer],
-        gone: asyncio.Future[None],
+        gone: asyncio.Future[Any],
     ) -> Answer:
         loop = asyncio.get_running_loop()
         worker = await loop.run_in_executor(self._threads, start)
@@ -100,7 +104,7 @@ async def _gone(request: Request) -> None:
         pass
 
 
-async def _first(wanted: asyncio.Future[Answer] | object, gone: asyncio.Future[None]) -> Answer:
+async def _first(wanted: asyncio.Future[Answer] | object, gone: asyncio.Future[Any]) -> Answer:
     """What is awaited, unless the client goes first."""
     task: asyncio.Future[Answer] = asyncio.ensure_future(wanted)  # type: ignore[arg-type]
     await asyncio.wait({task, gone}, return_when=asyncio.FIRST_COMPLETED)

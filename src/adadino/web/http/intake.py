@@ -6,10 +6,9 @@ import shutil
 from pathlib import Path
 
 from pydantic import ValidationError
-from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 
-from adadino.web.http.body import drain, read_json
+from adadino.web.http.body import declared_length, drain, read_json
 from adadino.web.http.options import (
     check_bands,
     check_scale,
@@ -19,9 +18,9 @@ from adadino.web.http.options import (
 )
 from adadino.web.http.problems import RefusedError, disk_problem
 from adadino.web.http.schemas import JobIn
-from adadino.web.http.uploads import clean_name, receive
+from adadino.web.http.uploads import clean_text, receive
 from adadino.web.jobs.library import find_image
-from adadino.web.jobs.rasters import Facts, probe
+from adadino.web.jobs.rasters import Facts
 from adadino.web.jobs.records import Job
 from adadino.web.service import Service
 
@@ -34,12 +33,15 @@ async def take_job(request: Request, service: Service) -> Job:
         InputError: The images are not taken.
     """
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    limits, payer = service.settings.limits, request.state.identity.payer
+    # A body that does not say how long it is may be as long as one may be.
+    size = 0 if kind == "application/json" else declared_length(request) or limits.upload_bytes
     try:
-        _check_room(request, service)
-        if kind == "application/json":
-            return await _from_data(request, service)
-        if kind == "multipart/form-data":
-            return await _from_upload(request, service)
+        with service.quotas.claim(payer, min(size, limits.upload_bytes)):
+            if kind == "application/json":
+                return await _from_data(request, service)
+            if kind == "multipart/form-data":
+                return await _from_upload(request, service)
     except OSError as error:
         await drain(request)
         raise disk_problem(error) from error
@@ -50,16 +52,6 @@ async def take_job(request: Request, service: Service) -> Job:
     raise RefusedError(
         415, "send multipart/form-data with two files, or application/json with paths."
     )
-
-
-def _check_room(request: Request, service: Service) -> None:
-    limits, client = service.settings.limits, request.state.client
-    waiting = [job for job in service.store.all() if job.state in ("queued", "running")]
-    own = [job for job in waiting if job.client == client]
-    if len(waiting) >= limits.waiting or len(own) >= limits.waiting_each:
-        raise RefusedError(
-            429, f"{len(own)} of your jobs and {len(waiting)} in all wait; come back later."
-        )
 
 
 async def _from_data(request: Request, service: Service) -> Job:
@@ -77,7 +69,7 @@ async def _from_data(request: Request, service: Service) -> Job:
     facts = {}
     for name in (asked.before, asked.after):
         path = find_image(root, name)
-        facts[name] = await run_in_threadpool(probe, path, name, service.settings.limits)
+        facts[name] = await service.probe(request, path, name)
         check_bands(asked.bands, facts[name].bands, name)
     dates = {"before": asked.before, "after": asked.after}
     _check_sizes({which: facts[name] for which, name in dates.items()}, dates)
@@ -89,7 +81,8 @@ async def _from_data(request: Request, service: Service) -> Job:
     identity, draft = service.store.draft()
     try:
         job = Job(
-            id=identity, name=name, client=request.state.client, model=model, source="data",
+            id=identity, name=name, client=request.state.identity.owner,
+            payer=request.state.identity.payer, model=model, source="data",
             before=asked.before, after=asked.after, before_name=Path(asked.before).name,
             after_name=Path(asked.after).name, register=asked.register_, bands=asked.bands,
             scale=scale, pixels=facts[asked.before].pixels,
@@ -103,14 +96,20 @@ async def _from_data(request: Request, service: Service) -> Job:
 async def _from_upload(request: Request, service: Service) -> Job:
     identity, draft = service.store.draft()
     try:
-        upload = await receive(request, draft, service.settings.limits)
+        upload = await receive(
+            request,
+            draft,
+            service.settings.limits,
+            lambda path, name: service.probe(request, path, name, watch=False),
+        )
         _check_sizes(upload.facts, upload.names)
         names, fields = upload.names, upload.fields
         bands = parse_bands(fields.get("bands"))
         for which in ("before", "after"):  # not in the order in which they were done
             check_bands(bands, upload.facts[which].bands, names[which])
         job = Job(
-            id=identity, client=request.state.client, source="upload",
+            id=identity, client=request.state.identity.owner,
+            payer=request.state.identity.payer, source="upload",
             name=_title(fields.get("name"), names["before"], names["after"]),
             model=_model(fields.get("model"), service),
             before=upload.files["before"].name, after=upload.files["after"].name,
@@ -141,6 +140,9 @@ def _check_sizes(facts: dict[str, Facts], names: dict[str, str]) -> None:
 
 
 def _queued(job: Job, draft: Path, service: Service) -> Job:
+    """Put a job in the queue, if it can be done in the time and on the disk that there is."""
+    service.manager.check_time(job)
+    service.quotas.check_output(job.pixels)
     service.store.add(job, draft)
     service.manager.wake()
     return job
@@ -159,5 +161,5 @@ def _model(name: str | None, service: Service) -> str:
 
 def _title(name: str | None, before: str, after: str) -> str:
     if name and name.strip():
-        return clean_name(name.strip(), "the job's name")
+        return clean_text(name.strip(), "the job's name")
     return f"{Path(before).stem} → {Path(after).stem}"[:200]

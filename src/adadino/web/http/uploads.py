@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import shutil
 import unicodedata
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath, PureWindowsPath
 from typing import BinaryIO
@@ -15,18 +14,18 @@ from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 
 from adadino.errors import InputError
-from adadino.web.http.body import chunks, declared_length
+from adadino.web.door import HEAD
+from adadino.web.http.body import chunks
 from adadino.web.http.options import parse_bands, parse_register, parse_scale
 from adadino.web.http.problems import RefusedError, disk_problem
-from adadino.web.jobs.rasters import HEAD, STORED, Facts, check_head, probe
+from adadino.web.jobs.rasters import STORED, Facts, check_head
 from adadino.web.settings import Limits
 
 FILES = ("before", "after")
 FIELDS = ("model", "name", "register", "bands", "scale")
 FIELD_BYTES = 1000
 LONGEST_NAME = 200
-SPARE_BYTES = 2**30
-"""What must stay free on the disk."""
+Probe = Callable[[Path, str], Awaitable[Facts]]
 
 
 _CHECKS: dict[str, Callable[[str | None], object]] = {
@@ -44,8 +43,18 @@ class Upload:
     facts: dict[str, Facts] = field(default_factory=dict)
 
 
-def clean_name(name: str, what: str = "the file's name") -> str:
+def clean_name(name: str) -> str:
     """The last part of a file's name, as people may see it.
+
+    Raises:
+        RefusedError: It holds control characters or is too long.
+    """
+    checked = clean_text(name, "the file's name")
+    return PureWindowsPath(PurePosixPath(checked).name).name or "unnamed"
+
+
+def clean_text(name: str, what: str) -> str:
+    """A name as people may see it.
 
     Raises:
         RefusedError: It holds control characters or is too long.
@@ -54,7 +63,7 @@ def clean_name(name: str, what: str = "the file's name") -> str:
         raise RefusedError(400, f"{what} is longer than {LONGEST_NAME} characters; rename it.")
     if any(unicodedata.category(letter).startswith("C") for letter in name):
         raise RefusedError(400, f"{what} holds control characters; rename it.")
-    return PureWindowsPath(PurePosixPath(name).name).name or "unnamed"
+    return name
 
 
 class _Form:
@@ -157,8 +166,14 @@ class _Form:
         self.finished = True
 
 
-async def receive(request: Request, folder: Path, limits: Limits) -> Upload:
+async def receive(request: Request, folder: Path, limits: Limits, probe: Probe) -> Upload:
     """Read a form with two images into a folder.
+
+    Args:
+        request: The request.
+        folder: Where to.
+        limits: The server's.
+        probe: Looks at a file that has come, while the next is still on its way.
 
     Raises:
         RefusedError: The form is not what it should be, too large, or too slow.
@@ -168,8 +183,6 @@ async def receive(request: Request, folder: Path, limits: Limits) -> Upload:
     boundary = options.get(b"boundary", b"")
     if not 1 <= len(boundary) <= 70:
         raise RefusedError(400, "the form has no usable boundary; send multipart/form-data.")
-    if shutil.disk_usage(folder).free < declared_length(request) + SPARE_BYTES:
-        raise RefusedError(507, "the server's disk is too full for these files; come back later.")
     form = _Form(folder, limits)
     parser = MultipartParser(boundary, form.callbacks())  # type: ignore[arg-type]
     try:
@@ -178,7 +191,7 @@ async def receive(request: Request, folder: Path, limits: Limits) -> Upload:
             while form.closed:  # the first file is judged while the second is still coming
                 which = form.closed.pop()
                 path, name = form.upload.files[which], form.upload.names[which]
-                form.upload.facts[which] = await run_in_threadpool(probe, path, name, limits)
+                form.upload.facts[which] = await probe(path, name)
         parser.finalize()
     except MultipartParseError:
         raise RefusedError(400, "the form is damaged or cut; send it again.") from None

@@ -81,7 +81,7 @@ def ship(folder: Path) -> None:
 
     from adadino.geo.write.cog import PROBABILITY, raster_writer
     from adadino.scene import predict_scene
-    from adadino.web.jobs.worker import facts_of
+    from adadino.web.jobs.predict import facts_of
 
     folder.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory() as name:

@@ -1,13 +1,16 @@
-"""Who is next: one job at a time, clients in turns, on one worker.
+"""Who is next: one job at a time, clients in turns, a worker for each.
 
 - A job that was running when the server died is taken up again: `predict_scene` goes on from the
   rows that are on disk.
-- A job that takes the worker down is marked failed, and the next gets a new worker.
+- A job that takes its worker down, or more time or memory than it may, is marked failed.
+- How long a job takes is estimated from the model's speed, which is measured at the start and
+  corrected by the jobs that were done.
 """
 
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import threading
 import time
@@ -19,10 +22,10 @@ from typing import Any
 
 from adadino.errors import AdaDINOError, InputError
 from adadino.web.jobs.library import find_image
-from adadino.web.jobs.process import WorkerProcess
-from adadino.web.jobs.records import RECORD, Job
+from adadino.web.jobs.process import OverLimitError, Worker, WorkerEndedError, Workers
+from adadino.web.jobs.records import RECORD, RESULT, Job
+from adadino.web.jobs.sandbox import Reach
 from adadino.web.jobs.store import JobGoneError, JobStore
-from adadino.web.jobs.worker import RESULT
 from adadino.web.settings import Settings
 
 MOST_ATTEMPTS = 3
@@ -30,14 +33,29 @@ SWEEP_S = 600.0
 """How often old jobs are looked for."""
 
 
+MEASURE_S = 600.0
+"""How long a model may take to be measured; on a GPU it is compiled first."""
+MEMORY_OF = 0.3
+"""How much of an estimate's error is believed to go on."""
+
+
+@dataclass(frozen=True)
+class Speed:
+    """How fast a model is here."""
+
+    mp_per_s: float
+    """Megapixels of a scene per second."""
+    overhead_s: float
+    """What a job takes beside its pixels."""
+
+
 @dataclass(frozen=True)
 class Ready:
-    """What a worker said of itself."""
+    """What workers said of themselves."""
 
     device: str
     device_name: str
-    speeds: dict[str, float]
-    """Megapixels per second of each model."""
+    speeds: dict[str, Speed]
 
 
 class Manager:
@@ -62,7 +80,19 @@ class Manager:
         self._progress: dict[str, dict[str, Any]] = {}
         self._cancelled: set[str] = set()
         self._running: str | None = None
-        self._worker: WorkerProcess | None = None
+        self._worker: Worker | None = None
+        self._slower = 1.0
+        """How much longer jobs take than was estimated."""
+        models = [[choice.name, choice.source] for choice in settings.models]
+        self._workers = Workers(
+            {
+                "kind": "model",
+                "models": models,
+                "backbone": settings.backbone,
+                "device": settings.device,
+                "engine": settings.engine,
+            }
+        )
         self._stopping = False
         self._wake = threading.Condition()
         self._thread = threading.Thread(target=self._loop, name="jobs", daemon=True)
@@ -78,9 +108,8 @@ class Manager:
         """End the worker; a running job is taken up by the next server."""
         with self._wake:
             self._stopping = True
-            if self._worker is not None:
-                self._worker.kill()
             self._wake.notify_all()
+        self._workers.close()
         if self._thread.is_alive():
             self._thread.join(timeout=10)
 
@@ -88,6 +117,36 @@ class Manager:
         """There is a new job."""
         with self._wake:
             self._wake.notify_all()
+
+    def speed(self, model: str) -> dict[str, float | None]:
+        """How fast a model is, for the page; None until it is known."""
+        speed = self.ready.speeds.get(model) if self.ready else None
+        if speed is None:
+            return {"mp_per_s": None, "overhead_s": None}
+        return {
+            "mp_per_s": round(speed.mp_per_s / self._slower, 4),
+            "overhead_s": round(speed.overhead_s * self._slower, 2),
+        }
+
+    def estimate_s(self, model: str, pixels: int) -> float | None:
+        """How long a job takes; None until the model's speed is known."""
+        speed = self.speed(model)
+        if speed["mp_per_s"] is None or speed["overhead_s"] is None:
+            return None
+        return round(speed["overhead_s"] + pixels / 1e6 / speed["mp_per_s"], 1)
+
+    def check_time(self, job: Job) -> None:
+        """Refuse a job that would take too long.
+
+        Raises:
+            InputError: It would.
+        """
+        estimate, most = self.estimate_s(job.model, job.pixels), self.settings.limits.job_s
+        if estimate is not None and estimate > most:
+            raise InputError(
+                f"these images would take about {_hours(estimate)}, and this server gives a job "
+                f"{_hours(most)}; cut them, or use `adadino predict`."
+            )
 
     def progress(self, identity: str) -> dict[str, Any] | None:
         """Tiles done and to do, speed and time left of a running job."""
@@ -101,7 +160,7 @@ class Manager:
             if job.id == identity:
                 return place + (self._running is not None)
             queue.remove(job)
-            served[job.client] = time.time() + place
+            served[_turn(job)] = time.time() + place
         return None
 
     def cancel(self, identity: str) -> Job:
@@ -123,9 +182,8 @@ class Manager:
         self.store.remove(identity)
 
     def sweep(self) -> list[str]:
-        """Remove jobs that are too old or too many."""
-        limits = self.settings.limits
-        return self.store.expire(days=limits.keep_days, size=limits.keep_bytes)
+        """Remove jobs that are too old."""
+        return self.store.expire(days=self.settings.limits.keep_days)
 
     def _take_up(self, job: Job) -> None:
         if self._finish(job.id):
@@ -137,7 +195,7 @@ class Manager:
             self._change(job.id, state="queued")
 
     def _loop(self) -> None:
-        self._begin_worker()
+        self._get_ready()
         swept = 0.0
         while not self._stopping:
             if time.monotonic() - swept > SWEEP_S:
@@ -149,92 +207,102 @@ class Manager:
                     self._wake.wait(timeout=60.0)
                     continue
                 job = _fairest(queue, self.served)
-                self.served[job.client] = time.time()
+                self.served[_turn(job)] = time.time()
                 self._running = job.id
                 self._change(
                     job.id, state="running", started=time.time(), attempts=job.attempts + 1
                 )
             try:
                 self._run(job)
+            except AdaDINOError as error:
+                self._fail(job, error)
             except Exception as error:  # a full disk, say: the queue must go on
                 self._change(job.id, state="failed", error=f"{error}", ended=time.time())
             finally:
                 self._progress.pop(job.id, None)
                 with self._wake:
-                    self._running = None
+                    self._running = self._worker = None
                     self._wake.notify_all()
             self.sweep()
-        if self._worker is not None:
-            self._worker.end()
 
-    def _begin_worker(self) -> bool:
-        """Start a worker and wait until it has its models."""
-        with self._wake:
-            if self._stopping:
-                return False
-            self._worker = WorkerProcess(self.settings)
-        for event in self._worker.events():
-            if event["event"] == "ready":
-                self.ready = Ready(event["device"], event["device_name"], event["speeds"])
-                return True
-            if event["event"] == "unusable":
-                self._give_up(event["error"])
-        code = self._worker.end()
-        if self.ready is None and not self._stopping:
-            self._give_up(f"the process that loads the models ended with code {code}.")
-        return False
-
-    def _give_up(self, why: str) -> None:
-        if self.ready is None and self._fatal is not None and not self._stopping:
-            self._fatal(why)
+    def _get_ready(self) -> None:
+        """Have the models loaded and measured."""
+        speeds: dict[str, Speed] = {}
+        about: dict[str, Any] = {}
+        try:
+            for choice in reversed(self.settings.models):
+                task = {"kind": "measure", "model": choice.name}
+                worker = self._workers.start(task, self._reach(None))
+                about = worker.result(seconds=MEASURE_S)
+                speeds[choice.name] = Speed(about["mp_per_s"], about["overhead_s"])
+        except AdaDINOError as error:
+            if self._fatal is not None and not self._stopping:
+                self._fatal(str(error))
             self._stopping = True
+            return
+        self.ready = Ready(about["device"], about["device_name"], speeds)
+
+    def _reach(self, job: Job | None) -> Reach:
+        """What a worker may touch: a job's files, and models that are read again for each."""
+        limits, settings = self.settings.limits, self.settings
+        named = [choice.source for choice in settings.models] + [settings.backbone or ""]
+        models = [Path(source).resolve() for source in named if source and Path(source).exists()]
+        inputs = [] if job is None else [self._input(job, name) for name in (job.before, job.after)]
+        return Reach(
+            read=(*models, *inputs),
+            write=() if job is None else (self.store.path(job.id),),
+            cuda=settings.device not in ("cpu", "mps"),
+            memory=limits.job_memory,
+            seconds=limits.job_s * (os.cpu_count() or 1),
+        )
 
     def _run(self, job: Job) -> None:
-        """Send a job to the worker and follow it to its end."""
-        task = {
-            "job": job.id,
-            "folder": str(self.store.path(job.id)),
-            "before": str(self._input(job, job.before)),
-            "after": str(self._input(job, job.after)),
-        } | {
+        """Give a job to a worker and follow it to its end."""
+        self.check_time(job)
+        reach, limits = self._reach(job), self.settings.limits
+        before, after = (str(self._input(job, name)) for name in (job.before, job.after))
+        folder = str(self.store.path(job.id))
+        task = {"kind": "predict", "folder": folder, "before": before, "after": after} | {
             name: getattr(job, name)
             for name in ("before_name", "after_name", "model", "register", "bands", "scale")
         }
-        ready = (self._worker is not None and self._worker.alive) or self._begin_worker()
+        # The folder last: the inputs may lie there.
+        task["names"] = {before: job.before_name, after: job.after_name, f"{folder}/": ""}
         if job.id in self._cancelled:
             self._cancel(job.id)
             return
         if self._stopping:
             return
-        if not ready or self._worker is None:
-            raise AdaDINOError("the process that computes does not start; see the server's log.")
-        self._worker.send(**task)
-        for event in self._worker.events():
+        started = time.monotonic()
+        worker = self._worker = self._workers.start(task, reach)
+        if job.id in self._cancelled:  # asked for while the worker began
+            worker.kill()
+        for event in worker.events(seconds=limits.job_s, memory=limits.job_memory):
             if event["event"] == "progress":
-                del event["event"], event["job"]
-                self._progress[job.id] = event
+                self._progress[job.id] = {k: v for k, v in event.items() if k != "event"}
             elif event["event"] == "view":
                 self._change(job.id, view=event["view"])
+            elif event["event"] == "failed":
+                self._change(job.id, state="failed", error=event["error"], ended=time.time())
             elif event["event"] == "done":
                 if not self._finish(job.id):
                     raise AdaDINOError("its result cannot be read again; start it once more.")
-                return
-            elif event["event"] == "failed":
-                self._change(job.id, state="failed", error=event["error"], ended=time.time())
-                return
-        self._lost(job)
+                self._learn(job, time.monotonic() - started)
 
-    def _lost(self, job: Job) -> None:
-        """The worker is gone: it was told to, or it died."""
-        assert self._worker is not None
-        code = self._worker.end()
+    def _learn(self, job: Job, seconds: float) -> None:
+        """Correct the next estimates by how long this job took."""
+        estimate = self.estimate_s(job.model, job.pixels)
+        if estimate and job.attempts <= 1:
+            off = max(0.2, min(5.0, seconds / estimate))
+            self._slower = max(0.1, min(50.0, self._slower * off**MEMORY_OF))
+
+    def _fail(self, job: Job, error: AdaDINOError) -> None:
+        """Say why a job did not end well: it was told to, it died, or it took too much."""
         if job.id in self._cancelled:
             self._cancel(job.id)
         elif not self._stopping:
-            self.crashes += 1
-            how = f"was killed (signal {-code})" if code < 0 else f"ended with code {code}"
-            text = f"the process that computed it {how}; is the memory full? Try a smaller scene."
-            self._change(job.id, state="failed", error=text, ended=time.time())
+            self.crashes += isinstance(error, WorkerEndedError | OverLimitError)
+            self._change(job.id, state="failed", error=str(error), ended=time.time())
 
     def _input(self, job: Job, name: str) -> Path:
         if job.source != "data":
@@ -276,4 +344,15 @@ class Manager:
 
 def _fairest(queue: list[Job], served: dict[str, float]) -> Job:
     """The oldest job of the client who waits longest for a turn."""
-    return min(queue, key=lambda job: (served.get(job.client, 0.0), job.created))
+    return min(queue, key=lambda job: (served.get(_turn(job), 0.0), job.created))
+
+
+def _turn(job: Job) -> str:
+    """Whose turn a job is; jobs of version 0.1 know only their owner."""
+    return job.payer or job.client
+
+
+def _hours(seconds: float) -> str:
+    if seconds < 90:
+        return f"{seconds:.0f} seconds"
+    return f"{seconds / 60:.0f} minutes" if seconds < 5400 else f"{seconds / 3600:.1f} hours"

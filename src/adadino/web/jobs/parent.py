@@ -64,7 +64,7 @@ class Parent:
             held = tasks.prepare(setup)
         except Exception as error:
             self._say(unusable=tasks.sentence(error))
-            return
+            return None
         self._say(ready=True)
         selector = selectors.DefaultSelector()
         selector.register(self._server, selectors.EVENT_READ, None)

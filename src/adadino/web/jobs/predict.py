@@ -19,6 +19,7 @@ from adadino.runtime.devices import choose_device
 from adadino.runtime.exported import ExportedModel, is_exported
 from adadino.scene import SceneOptions, predict_scene
 from adadino.web.door import open_foreign
+from adadino.web.jobs.records import RESULT
 from adadino.web.jobs.tasks import Held, Tell, named
 from adadino.web.view.display import lay_out
 from adadino.web.view.views import view_path, write_views
@@ -26,8 +27,6 @@ from adadino.web.view.views import view_path, write_views
 if TYPE_CHECKING:
     from adadino.scene.result import SceneResult
 
-RESULT = "result.json"
-"""What was found; when it is there, the job is done."""
 OPTIONS = SceneOptions()
 """The page tiles as `adadino predict` does."""
 IO_S = 0.6

@@ -17,6 +17,8 @@ from adadino.web.view.display import Display
 State = Literal["queued", "running", "done", "failed", "cancelled"]
 ENDED: frozenset[State] = frozenset({"done", "failed", "cancelled"})
 RECORD = "job.json"
+RESULT = "result.json"
+"""What was found; when it is there, the job is done."""
 
 
 @dataclass(frozen=True)

@@ -42,7 +42,7 @@ def preload(setup: dict[str, Any]) -> None:
     import rasterio
 
     import adadino.web.view.change
-    import adadino.web.view.views  # noqa: F401
+    import adadino.web.view.views
 
     with rasterio.Env():  # registers GDAL's drivers, those that are left
         pyogrio.list_drivers()

@@ -107,9 +107,7 @@ def write_mask(
         if min_area > 0:
             tags["ADADINO_MIN_AREA"] = str(min_area)
             with _draft(dataset, display, output, threshold) as draft:
-                _write_rows(
-                    output, display, sieved(draft, display.grid, min_area=min_area), tags
-                )
+                _write_rows(output, display, sieved(draft, display.grid, min_area=min_area), tags)
             return
         rows = ((row, _flags(block, threshold)) for row, block in _rows(dataset))
         _write_rows(output, display, rows, tags)

@@ -97,6 +97,7 @@ def lay_out(grid: Grid) -> Display:
             up = grid.resolution[1] * 111_200
         area = across * up
     wkt = None if grid.crs is None else grid.crs.to_wkt()
+    placed = native and grid.on_earth
     return Display(
         width=grid.width,
         height=grid.height,
@@ -109,5 +110,5 @@ def lay_out(grid: Grid) -> Display:
         levels=levels,
         metres=metres,
         pixel_area=area,
-        mercator=fit_mercator(wkt, extent, resolution) if wkt and native else None,
+        mercator=fit_mercator(wkt, extent, resolution) if wkt and placed else None,
     )

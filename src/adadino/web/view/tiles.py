@@ -30,9 +30,9 @@ _STOPS = (
 """Colours of the probability: pale to dark, so that it reads without telling red from green."""
 
 
-def layer_path(folder: Path, layer: Layer) -> Path:
-    """The raster behind a layer."""
-    return folder / PROBABILITY if layer == "probability" else view_path(folder, layer)
+def layer_name(layer: Layer) -> str:
+    """The raster behind a layer, in a job's folder."""
+    return PROBABILITY if layer == "probability" else view_path(Path(), layer).name
 
 
 def draw_tile(path: Path, layer: Layer, display: Display, z: int, x: int, y: int) -> bytes | None:
