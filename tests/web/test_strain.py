@@ -22,9 +22,9 @@ from adadino.data.synthetic.world import write_geotiff_pair
 from adadino.errors import WriteError
 from adadino.web.app import create_app
 from adadino.web.http import body, connection
-from adadino.web.jobs import store
+from adadino.web.jobs import store, tasks
 from adadino.web.jobs.demo import demo_job, unpack_demo
-from adadino.web.jobs.worker import Worker
+from adadino.web.jobs.predict import load_models, predict_job
 from adadino.web.settings import Limits, Settings
 from tests.disks import full_after
 
@@ -39,7 +39,8 @@ def client(app):
 
 
 def left(tmp_path):
-    return [entry.name for entry in (tmp_path / "jobs").iterdir()]
+    """What is in the folder of jobs, beside the key that signs cookies."""
+    return [entry.name for entry in (tmp_path / "jobs").iterdir() if entry.name != ".key"]
 
 
 def noise(seed):
@@ -89,8 +90,9 @@ def test_a_download_that_does_not_fit_the_disk_is_refused_and_leaves_nothing(tmp
     identity, draft = jobs.draft()
     jobs.add(demo_job(identity, "tiny", "", *unpack_demo(draft)), draft)
     opened = client(app)
-    with full_after(300):
+    with full_after(300):  # the workers' limit too, as they are started here
         answer = opened.get(f"/api/jobs/{identity}/{name}")
+    app.state.service.workers.close()
     assert answer.status_code == 507, answer.text
     assert "the server cannot store it" in answer.json()["error"]
     assert left(tmp_path) == [identity]
@@ -115,22 +117,22 @@ def test_a_job_that_fills_the_disk_fails_with_a_sentence(tmp_path, model):
     before, after, _ = write_geotiff_pair(tmp_path / "in", 3, 128)
     said, folder = io.StringIO(), tmp_path / "job"
     folder.mkdir()
-    worker = Worker(
-        {"models": [["m", str(model)]], "backbone": None, "device": "cpu", "engine": "off"}, said
-    )
+    setup = {"models": [["m", str(model)]], "backbone": None, "device": "cpu", "engine": "off"}
+    held = load_models(setup)
     task = {
-        "job": "j", "folder": str(folder), "model": "m", "before": str(before),
-        "after": str(after), "before_name": "2019.tif", "after_name": "2024.tif",
-        "register": False, "bands": None, "scale": None,
+        "folder": str(folder), "model": "m", "before": str(before), "after": str(after),
+        "before_name": "2019.tif", "after_name": "2024.tif", "register": False, "bands": None,
+        "scale": None,
     }  # fmt: skip
-    with full_after(2000):
-        worker.run(task)
-    event = json.loads(said.getvalue().splitlines()[-1])
-    assert event["event"] == "failed"
-    assert "cannot write" in event["error"]
-    assert str(tmp_path) not in event["error"]
-    worker.run(task)  # when there is room again
-    assert json.loads(said.getvalue().splitlines()[-1])["event"] == "done"
+    names = {str(before): "2019.tif", f"{folder}/": ""}
+    with full_after(2000), pytest.raises(WriteError) as caught:
+        predict_job(dict(task), held, lambda **event: said.write(json.dumps(event)))
+    sentence = tasks.named(tasks.sentence(caught.value), names)
+    assert "cannot write" in sentence
+    assert str(tmp_path) not in sentence
+    # When there is room again.
+    predict_job(dict(task), held, lambda **event: said.write(json.dumps(event)))
+    assert (folder / "result.json").exists()
 
 
 @contextmanager

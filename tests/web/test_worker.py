@@ -59,7 +59,7 @@ def task(folder, before, after, **more):
     } | more  # fmt: skip
 
 
-@pytest.fixture(scope="module", params=["forked", "spawned"])
+@pytest.fixture(scope="module", params=["forked", pytest.param("spawned", marks=pytest.mark.slow)])
 def workers(request, model):
     if request.param == "forked" and not can_fork():
         pytest.skip("workers are forked on Linux alone")

@@ -84,8 +84,9 @@ class Guard:
         for name, value in self._headers.items():
             headers.setdefault(name, value)
         headers.setdefault("cache-control", "no-store")
-        # With the page, and with a job that somebody may want to find again.
-        if identity.fresh and (scope["path"] == "/" or message["status"] == 201):
+        # With the page, and with a job that somebody could not find again without.
+        wanted = scope["path"] == "/" or (identity.needs_cookie and message["status"] == 201)
+        if identity.fresh and wanted:
             cookie = set_cookie(CLIENT_COOKIE, identity.fresh, secure=identity.secure)
             headers.append("set-cookie", cookie)
 

@@ -49,7 +49,9 @@ class Identity:
     name: str | None
     """The name of the token, if there is one."""
     fresh: str | None
-    """A cookie to set, so that the client is known the next time."""
+    """A cookie to set with the page, so that the client is known the next time."""
+    needs_cookie: bool
+    """Whether it is known by that cookie alone, which must then come with every answer."""
     secure: bool
     """Whether the request came by TLS."""
     address: str
@@ -81,6 +83,7 @@ class Identities:
             payer=_digest(payer),
             name=name,
             fresh=None if fresh is None else self._signed(fresh, "client"),
+            needs_cookie=owner == f"cookie {fresh}",
             secure=self._is_secure(request),
             address=address,
         )

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import time
-import warnings
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -100,23 +99,21 @@ def predict_job(task: dict[str, Any], held: Held, tell: Tell) -> dict[str, Any]:
         pace.megapixels = display.width * display.height / 1e6
 
     pace = Pace(tell)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # the result has them all
-        result = predict_scene(
-            task["before"],
-            task["after"],
-            network,
-            output=folder / "change.tif",
-            probability=folder / "probability.tif",
-            options=options,
-            device=str(device),
-            overwrite=True,
-            resume=True,
-            progress=pace,
-            opened=show,
-            names=(task["before_name"], task["after_name"]),
-            open_file=open_foreign,
-        )
+    result = predict_scene(
+        task["before"],
+        task["after"],
+        network,
+        output=folder / "change.tif",
+        probability=folder / "probability.tif",
+        options=options,
+        device=str(device),
+        overwrite=True,
+        resume=True,
+        progress=pace,
+        opened=show,
+        names=(task["before_name"], task["after_name"]),
+        open_file=open_foreign,
+    )
     # The mask is cut from the probability, at any threshold.
     for path in (folder / "change.tif", folder / "change.qml", folder / "probability.qml"):
         path.unlink(missing_ok=True)

@@ -11,6 +11,7 @@ import json
 import os
 import re
 import traceback
+import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -75,10 +76,12 @@ def work(task: dict[str, Any], held: Held, said: IO[str]) -> None:
     holds = confine(Reach(**given | paths))
     tell(event="started", process=os.getpid(), held=holds)
     names: dict[str, str] = task.pop("names", {})
+    warnings.simplefilter("ignore")  # a result has those that matter, and the page says them
     try:
         answer = _KINDS[task.pop("kind")](task, held, tell)
     except Exception as error:
-        written = isinstance(error, WriteError) and isinstance(error.__cause__, OSError)
+        # One without a cause is ours: a name or a format that will not do.
+        written = isinstance(error, WriteError) and error.__cause__ is not None
         disk = written or _is_full(error)
         tell(event="failed", error=named(sentence(error), names), disk=disk)
     else:
