@@ -13,9 +13,9 @@ from PIL import Image
 from typer.testing import CliRunner
 
 from adadino.cli.app import app
-from adadino.cli.demo import MARK, SEED
+from adadino.cli.demo import MARK
 from adadino.data.folder import PairFolder
-from adadino.data.synthetic.world import HELD_OUT, make_pair
+from adadino.data.synthetic.world import DEMO_SEED, HELD_OUT, make_pair
 from adadino.errors import BandWarning
 from adadino.model.adadino import AdaDINO
 from adadino.model.checkpoint import save
@@ -41,7 +41,9 @@ def test_it_finds_the_change_of_a_place_it_has_never_seen(demo):
 
 def test_the_place_is_of_the_world_that_is_held_out(demo):
     folder, _ = demo
-    pair = make_pair(SEED, 256, HELD_OUT)  # tests/data: no default seed draws its plan or season
+    pair = make_pair(
+        DEMO_SEED, 256, HELD_OUT
+    )  # tests/data: no default seed draws its plan or season
     for name, image in (("before", pair.before), ("after", pair.after)):
         with rasterio.open(folder / f"{name}.tif") as date:
             np.testing.assert_array_equal(np.moveaxis(date.read(), 0, 2), image)

@@ -6,10 +6,9 @@ from pathlib import Path
 
 import torch
 
-from adadino.data.synthetic.world import World, make_pair
+from adadino.data.synthetic.world import DEMO_SEED, DEMO_SIZE, HELD_OUT, make_pair
 from adadino.model import checkpoint
 from adadino.model.adadino import AdaDINO
-from adadino.web.jobs.demo import SEED, SIDE
 from tests.conftest import SMALL, randomise, with_bscs
 
 
@@ -18,7 +17,7 @@ def small_checkpoint(folder: Path) -> Path:
     torch.manual_seed(0)
     # Dense: which chunks a random policy takes depends on the scene, and with them the answers.
     model = randomise(AdaDINO(with_bscs(SMALL, k=SMALL.bscs.chunks)), 0.35).eval()
-    pair = make_pair(SEED, SIDE, World(plan="organic", empty=0.0))
+    pair = make_pair(DEMO_SEED, DEMO_SIZE, HELD_OUT)
     before, after = (
         torch.from_numpy(image.copy()).permute(2, 0, 1)[None] / 255
         for image in (pair.before, pair.after)

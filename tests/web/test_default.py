@@ -13,8 +13,8 @@ import numpy as np
 import pytest
 import rasterio
 
-from adadino.data.synthetic.world import World, write_geotiff_pair
-from adadino.web.jobs.demo import SEED, SHIPPED, SIDE, STEPS
+from adadino.data.synthetic.world import DEMO_SEED, DEMO_SIZE, HELD_OUT, write_geotiff_pair
+from adadino.web.jobs.demo import SHIPPED, STEPS
 from tests.web.browsing import Watched, api, save_downloads, slide, upload
 from tests.web.conftest import start
 from tests.web.contrast import contrasts
@@ -48,9 +48,7 @@ def test_what_is_shipped_is_small():
 
 @pytest.mark.slow
 def test_the_default_model_finds_in_the_demo_what_is_shipped(browser, default, tmp_path):
-    before, after, truth = write_geotiff_pair(
-        tmp_path, SEED, SIDE, World(plan="organic", empty=0.0)
-    )
+    before, after, truth = write_geotiff_pair(tmp_path, DEMO_SEED, DEMO_SIZE, HELD_OUT)
     opened = Watched(browser, default)
     page = opened.page
     shown = opened.count

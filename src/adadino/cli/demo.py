@@ -13,9 +13,6 @@ from adadino.cli.output import Json, Quiet, print_json, progress
 if TYPE_CHECKING:
     from adadino.scene.result import SceneResult
 
-SEED = 20_261_116
-"""The day the pair was made; outside the seeds of every split that `adadino synthesize` writes."""
-SIZE = 512
 TRAINED = range(40, 48), 38
 """The seeds of the sets the bundled model was trained on, and the pairs of each that were."""
 MARK = "Made by `adadino demo`, which replaces its files when it runs again."
@@ -32,27 +29,27 @@ def command(
     model: Annotated[str, typer.Option(help="A bundled model, or a checkpoint folder.")] = "tiny",
     size: Annotated[
         int | None,
-        typer.Option(min=32, max=4096, help="Side of the pair in pixels.", show_default=str(SIZE)),
+        typer.Option(min=32, max=4096, help="Side of the pair in pixels.", show_default="512"),
     ] = None,
     seed: Annotated[
-        int | None, typer.Option(help="Another seed is another place.", show_default=str(SEED))
+        int | None, typer.Option(help="Another seed is another place.", show_default="the demo's")
     ] = None,
     device: Annotated[str, typer.Option(help="auto, cpu, cuda, mps.")] = "auto",
     quiet: Quiet = False,
     json: Json = False,
 ) -> None:
     """Write a synthetic pair as GeoTIFFs, find its changes as a user would, score and show them."""
-    from adadino.data.synthetic.world import HELD_OUT, write_geotiff_pair
+    from adadino.data.synthetic.world import DEMO_SEED, DEMO_SIZE, HELD_OUT, write_geotiff_pair
     from adadino.scene import predict_scene
 
     if pair is not None and (size is not None or seed is not None):
         name = "--size" if size is not None else "--seed"
         raise typer.BadParameter(f"{name} is of the synthetic pair; with --pair leave it out")
-    seed = SEED if seed is None else seed
+    seed = DEMO_SEED if seed is None else seed
     _claim(output)
     truth = None
     if pair is None:
-        before, after, truth = write_geotiff_pair(output, seed, size or SIZE, HELD_OUT)
+        before, after, truth = write_geotiff_pair(output, seed, size or DEMO_SIZE, HELD_OUT)
     else:
         before, after = (Path(path) for path in pair)
     with progress("predicting", quiet=quiet or json) as report:

@@ -32,6 +32,8 @@ from adadino.files import atomic
 
 __all__ = [
     "CHANGES",
+    "DEMO_SEED",
+    "DEMO_SIZE",
     "HELD_OUT",
     "PLANS",
     "SEASONS",
@@ -114,6 +116,9 @@ class World:
 
 HELD_OUT = World(plan="radial", season="drought", empty=0.0)
 """The world of the demos: a plan and a season that no set of the default settings holds."""
+DEMO_SEED, DEMO_SIZE = 20_261_116, 512
+"""The demos' place, by the day it was made, and its side in pixels. No split that `adadino
+synthesize` writes has this seed."""
 
 
 def make_pair(seed: int, size: int | tuple[int, int] = 256, world: World | None = None) -> Pair:

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import asyncio
 import math
+import time
 from pathlib import Path
 from urllib.parse import parse_qs, urlsplit
 
@@ -145,8 +146,9 @@ class Guard:
 
     async def _judge(self, given: str, source: str) -> Token | Response | None:
         """The token of a secret, when it is this source's turn to be looked at."""
+        until = time.monotonic() + LONGEST_WAIT_S
         while (wait := self._guesses.wait_s(source)) > 0:
-            if wait > LONGEST_WAIT_S:
+            if time.monotonic() + wait > until:
                 return _too_many(wait)
             await asyncio.sleep(wait)
         # Looked at and counted without a pause between: requests at once cannot share a turn.

@@ -21,8 +21,6 @@ from typing import Any
 from adadino.web.jobs.records import Job
 from adadino.web.view.display import Display
 
-SIDE, SEED = 512, 20_261_115
-"""Outside the seeds that training splits are made of."""
 MODEL = "tiny"
 SHIPPED = Path(__file__).parents[1] / "shipped"
 FACTS = "demo.json"
@@ -39,20 +37,20 @@ def demo_job(
     return Job(
         id=identity, name="demo", client="demo", model=model, mark=mark, source="demo",
         before="before.tif", after="after.tif", before_name="demo before.tif",
-        after_name="demo after.tif", pixels=SIDE * SIDE, created=now, view=display.as_dict(),
+        after_name="demo after.tif", pixels=display.width * display.height, created=now,
+        view=display.as_dict(),
         result=result, state="done" if result else "queued", ended=now if result else None,
     )  # fmt: skip
 
 
 def make_demo(folder: Path) -> Display:
     """Write the pair and how the page shows it; a second of work, without the model."""
-    from adadino.data.synthetic.world import World, write_geotiff_pair
+    from adadino.data.synthetic.world import DEMO_SEED, DEMO_SIZE, HELD_OUT, write_geotiff_pair
     from adadino.geo.read.raster import open_pair
     from adadino.web.view.display import lay_out
     from adadino.web.view.views import write_views
 
-    world = World(plan="organic", empty=0.0)
-    before, after, _ = write_geotiff_pair(folder, SEED, SIDE, world)
+    before, after, _ = write_geotiff_pair(folder, DEMO_SEED, DEMO_SIZE, HELD_OUT)
     with open_pair(before, after) as reader:
         display = lay_out(reader.grid)
         write_views(reader, display, folder)
