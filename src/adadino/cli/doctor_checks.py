@@ -58,6 +58,7 @@ def examine(*, run: bool = True) -> list[Check]:
         *check_extras(),
         check_bundled(run=run and torch.state != "problem"),
         check_dinov3(),
+        check_server(),
         *check_folders(compiled=torch.state != "problem"),
     ]
 
@@ -278,6 +279,23 @@ def weight_places() -> list[tuple[Path, str]]:
         (torch / "hub" / "checkpoints", "dinov3*.pth"),
         (Path.cwd(), "*dinov3*.pth"),
     ]
+
+
+def check_server() -> Check:
+    """What keeps `adadino serve` to an upload: what the kernel has of it."""
+    from adadino.web.jobs.sandbox import protections
+
+    held = protections()
+    found = ", ".join(name if there else f"no {name}" for name, there, _ in held)
+    if all(there for _, there, _ in held):
+        meaning = "; ".join(meaning for _, _, meaning in held)
+        return Check("server", "ok", found, f"{meaning}.")
+    missing = "; ".join(f"without {name} it does not hold that {meaning}"
+                        for name, there, meaning in held if not there)  # fmt: skip
+    return Check(
+        "server", "note", found, f"{missing}.",
+        "for uploads of strangers, serve on Linux 5.13 or newer, or in a container (Dockerfile)",
+    )  # fmt: skip
 
 
 def check_folders(*, compiled: bool = True) -> Iterator[Check]:

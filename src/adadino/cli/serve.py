@@ -97,7 +97,7 @@ def command(
             keep_bytes=int(keep_size * 2**30),
         ),
     )
-    serve(settings, lambda address: typer.echo(f"adadino: serving {address} (Ctrl-C ends it)"))
+    serve(settings, lambda line: typer.echo(f"adadino: {line}"))
 
 
 def _require(source: str) -> None:

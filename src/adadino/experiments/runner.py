@@ -325,7 +325,7 @@ def _check_inputs(table: Table, setting: Setting) -> None:
                 break
     if setting.backbone is None:
         missing.append(
-            "the ViT-L/16 SAT-493M weights (--backbone FILE; README, DINOv3's weights)"
+            "the ViT-L/16 SAT-493M weights (--backbone FILE; docs/how-to/weights.md)"
             if study.preset == "vitl16"
             else f"the {study.preset} backbone (--backbone tiny is the bundled model's; or a FILE)"
         )

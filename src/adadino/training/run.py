@@ -171,7 +171,7 @@ def _make_model(config: RunConfig, *, warn: bool) -> Detector:
     if warn and random and model.dino is not None:
         warnings.warn(
             "the frozen backbone is random: set model.backbone.weights to DINOv3 weights "
-            "(README, DINOv3's weights), or for the preset tiny to tiny, the bundled model's. What "
+            "(docs/how-to/weights.md), or for the preset tiny to tiny, the bundled model's. What "
             "is learned on it says nothing about the method.",
             BackboneWarning,
             stacklevel=3,

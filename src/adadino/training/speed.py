@@ -34,7 +34,7 @@ def ready(
     if precision == "bf16" and frozen is not None:
         # Half the memory, and no cast of 300M weights in every step. They receive no gradient, so
         # none is lost. The tokens are in bf16 too: what CGLA adds at its start, a ten-thousandth of
-        # them, is mostly rounded away, until its gains have grown (docs/results.md).
+        # them, is mostly rounded away, until its gains have grown (docs/notes/results.md).
         frozen.to(torch.bfloat16)
     if not isinstance(model, AdaDINO):
         if precision == "bf16":

@@ -12,6 +12,7 @@ from adadino.errors import AdaDINOError
 from adadino.files import locked
 from adadino.web.app import create_app
 from adadino.web.http.connection import limited
+from adadino.web.jobs.sandbox import protections
 from adadino.web.settings import Settings
 
 
@@ -20,7 +21,7 @@ def serve(settings: Settings, say: Callable[[str], None]) -> None:
 
     Args:
         settings: Where, what and how.
-        say: Told the page's address.
+        say: Told the page's address, and what keeps uploads apart here.
 
     Raises:
         AdaDINOError: The address is taken, the folder is in use, or a model cannot be loaded.
@@ -49,10 +50,17 @@ def serve(settings: Settings, say: Callable[[str], None]) -> None:
         with _listen(settings) as listening:
             port = listening.getsockname()[1]
             host = f"[{settings.host}]" if ":" in settings.host else settings.host
-            say(f"http://{host}:{port}/")
+            say(f"serving http://{host}:{port}/ (Ctrl-C ends it)")
+            say(f"uploads are read by a process of their own: {_told_protections()}")
             server.run(sockets=[listening])
     if problems:
         raise AdaDINOError(problems[0])
+
+
+def _told_protections() -> str:
+    return ", ".join(
+        f"{name} {'on' if there else 'NOT here'}" for name, there, _ in protections()
+    )
 
 
 def _listen(settings: Settings) -> socket.socket:

@@ -121,9 +121,9 @@ def protections() -> list[tuple[str, bool, str]]:
     """What holds on this machine: a name, whether it is there, and what it means."""
     version = landlock_version()
     return [
-        ("Landlock", version > 0, "uploads are read by a process that sees no other file"),
+        ("Landlock", version > 0, "a process that reads an upload sees no other file"),
         ("seccomp", has_seccomp(), "that process has no network and no other process's memory"),
-        ("fork", can_fork(), "it starts in milliseconds; elsewhere every job imports torch anew"),
+        ("fork", can_fork(), "that process starts in milliseconds"),
     ]
 
 
