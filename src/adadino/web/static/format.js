@@ -11,6 +11,11 @@ export function area(value, unit) {
   return `${number(value, value > 0 && value < 10 ? 2 : 0)} m²`;
 }
 
+// The area of a polygon in the unit of its scene.
+export function areaOf(properties) {
+  return properties?.area_m2 ?? properties?.area_px;
+}
+
 export function percent(share) {
   if (share > 0 && share < 0.001) return "< 0.1 %";
   return `${number(100 * share, 1)} %`;
