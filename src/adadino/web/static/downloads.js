@@ -25,6 +25,10 @@ export class Downloads {
       if (done) link.href = `/api/jobs/${job.id}/${link.dataset.file}${query}`;
       else link.removeAttribute("href");
     }
+    if (!done) {
+      $("contents").textContent = "The files are there when the job is done.";
+      return;
+    }
     const which = least ? `without polygons below ${area(least, unit)}` : "with all polygons";
     $("contents").textContent = `Mask, polygons and overview: at threshold ${threshold.toFixed(2)}, ${which}. Probability: all values.`;
   }

@@ -1,6 +1,7 @@
 // How long a job takes, before it is sent.
 
-import { duration } from "./format.js";
+import { sentence } from "./api.js";
+import { about, duration } from "./format.js";
 
 const LONG_S = 300;
 
@@ -14,7 +15,7 @@ export function estimate(info, name, pixels) {
 export function tellEstimate(info, seconds) {
   if (seconds === null) return "\u00a0";
   const cpu = info.device === "cpu";
-  const parts = [`About ${duration(seconds)} ${cpu ? "on the CPU" : `on ${info.device_name}`}.`];
+  const parts = [`${sentence(about(seconds))} ${cpu ? "on the CPU" : `on ${info.device_name}`}.`];
   const refused = tooLong(info, seconds);
   if (refused) parts.push(refused);
   if (cpu && seconds > LONG_S) parts.push("A GPU is many times faster.");

@@ -95,7 +95,7 @@ export class SceneMap {
   }
 
   #fitButton() {
-    const button = element("button", { type: "button", id: "fit", title: "Show the whole scene", textContent: "⛶" });
+    const button = element("button", { type: "button", id: "fit", title: "Show the whole scene" }, element("i"));
     button.setAttribute("aria-label", "Show the whole scene");
     button.addEventListener("click", () => this.view && this.fitScene());
     return element("div", { className: "ol-fit ol-unselectable ol-control" }, button);
@@ -138,7 +138,7 @@ export class SceneMap {
       return;
     }
     const shape = this.chosen.getGeometry();
-    if (zoom) this.fit(shape.getExtent(), 110, this.view.resolution / 4);
+    if (zoom) this.fit(shape.getExtent(), 60, this.view.resolution / 4, HIGH + 12);
     const found = this.chosen.getProperties();
     const line = (name, text) => [element("dt", { textContent: name }), element("dd", { textContent: text })];
     const list = element("dl", {},
@@ -165,9 +165,11 @@ export class SceneMap {
     this.overlay.setPosition(at);
   }
 
-  fit(extent, padding, minResolution) {
-    const most = Math.min(...this.map.getSize() ?? [400, 400]) / 4;
-    this.map.getView().fit(extent, { padding: Array(4).fill(Math.min(padding, most)), minResolution });
+  // `above` is what the popup needs over a polygon.
+  fit(extent, padding, minResolution, above = padding) {
+    const [width, height] = this.map.getSize() ?? [400, 400];
+    const side = Math.min(padding, Math.min(width, height) / 4);
+    this.map.getView().fit(extent, { padding: [Math.min(above, height / 2.5), side, side, side], minResolution });
   }
 
   #click(event) {

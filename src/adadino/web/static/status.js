@@ -1,6 +1,6 @@
 // What a job that is not done is about: a sentence, a bar, and Cancel beside it.
 
-import { duration, element, number, percent } from "./format.js";
+import { about, duration, element, number, percent } from "./format.js";
 
 const PHASES = {
   opening: "Opening the images", preparing: "Preparing the images",
@@ -77,5 +77,5 @@ function running(job) {
 function lasting(job) {
   if (!job.estimate_s) return "";
   const long = job.estimate_s > LONG_S ? " Cancel it if that is too long, or use a machine with a GPU." : "";
-  return ` It takes about ${duration(job.estimate_s)}.${long}`;
+  return ` It takes ${about(job.estimate_s)}.${long}`;
 }
