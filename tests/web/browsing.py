@@ -57,7 +57,7 @@ class Watched:
 
     def close(self):
         self.context.close()
-        assert self.said == [], "the console is not silent"
+        assert self.said == [], f"the console is not silent: {self.said}"
         strangers = {url for url in self.asked if not url.startswith(self.server.address)}
         assert not {url for url in strangers if not url.startswith(("data:", "blob:"))}
 

@@ -60,14 +60,17 @@ def test_a_job_that_runs_and_the_dialog_have_no_violations(watched):
     assert violations(page) == []
 
 
-def test_the_login_and_the_list_of_routes_have_no_violations(watched):
-    page = watched.page
-    page.goto(f"{watched.server.address}/static/login.html#wrong")
-    api.expect(page.locator("#wrong")).to_be_visible()
-    assert violations(page) == []
-    page.goto(f"{watched.server.address}/api/docs")
-    api.expect(page.locator("#routes h3").first).to_be_visible()
-    assert violations(page) == []
+@pytest.mark.parametrize("screen", SCREENS)
+def test_the_login_and_the_list_of_routes_have_no_violations(browser, server, scheme, screen):
+    context = browser.new_context(color_scheme=scheme, **SCREENS[screen])
+    page, said = context.new_page(), []
+    page.on("console", lambda message: said.append((message.type, message.text)))
+    for path, part in (("/static/login.html#wrong", "#wrong"), ("/api/docs", "#routes h3")):
+        page.goto(server.address + path)
+        api.expect(page.locator(part).first).to_be_visible()
+        assert violations(page) == []
+    assert not [entry for entry in said if entry[0] in ("error", "warning")]
+    context.close()
 
 
 @pytest.mark.parametrize("path", ["/", "/api/docs", "/static/login.html"])

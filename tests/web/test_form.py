@@ -122,7 +122,7 @@ def test_a_job_that_takes_too_long_is_said_before_it_is_sent(page, tmp_path):
     files = write_geotiff_pair(tmp_path, 25, 128)
     choose(page, *files[:2])  # 20 s and 1.6 for its pixels
     api.expect(page.locator("#estimate")).to_have_text("About 22 s on the CPU.")
-    files = write_geotiff_pair(tmp_path, 25, 256)
+    files = write_geotiff_pair(tmp_path / "larger", 25, 256)
     choose(page, *files[:2])
     api.expect(page.locator("#estimate")).to_contain_text(
         "About 27 s on the CPU. This server takes"
