@@ -85,6 +85,15 @@ def test_an_address_whose_job_is_gone_says_so(watched):
     watched.forgive(404)
 
 
+def test_the_link_past_the_map_leaves_the_address_as_it_is(page):
+    slide(page, "#threshold", 0.4)
+    page.wait_for_url(re.compile("threshold=0.4$"))
+    address = page.url
+    page.get_by_role("link", name="Skip to the result").press("Enter")
+    api.expect(page.locator("#panel")).to_be_focused()
+    assert page.url == address
+
+
 def test_the_map_goes_back_to_the_whole_scene(watched):
     page, whole = watched.page, watched.resolution
     page.locator("#rows tr").first.click()

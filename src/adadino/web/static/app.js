@@ -37,6 +37,10 @@ sceneMap.onmove = remember;
 addEventListener("popstate", () => follow(address.read()));
 addEventListener("keydown", (event) => { if (event.key === "Escape" && !$("confirm").open) result.release(); });
 addEventListener("pagehide", write);
+document.querySelector(".skip").addEventListener("click", (event) => {
+  event.preventDefault(); // the address is not for places of the page
+  $("panel").focus();
+});
 start();
 
 async function start() {
