@@ -22,7 +22,7 @@ def watched(request, scheme, browser, server, demo):
     opened.close()
 
 
-def test_the_page_has_no_violations_in_any_of_its_panels(watched):
+def test_a_result_has_no_violations(watched):
     page = watched.page
     assert violations(page) == []
     page.locator("#rows tr").first.click()
@@ -30,6 +30,10 @@ def test_the_page_has_no_violations_in_any_of_its_panels(watched):
     assert violations(page) == []
     page.locator("#tab-layers").click()
     assert violations(page) == []
+
+
+def test_the_form_has_no_violations_in_either_of_its_sources(watched):
+    page = watched.page
     page.locator("#tab-jobs").click()
     page.get_by_text("Options", exact=True).click()
     assert violations(page) == []
