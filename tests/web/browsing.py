@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from importlib import resources
 from pathlib import Path
 
 import pytest
 
 api = pytest.importorskip("playwright.sync_api", reason="pip install playwright")
 api.expect.set_options(timeout=60_000)  # for a machine with other things to do
+
+
+PHONE = {"viewport": {"width": 390, "height": 844}, "has_touch": True}
 
 
 class Watched:
@@ -40,9 +44,22 @@ class Watched:
         self.page.wait_for_timeout(300)
         return self.page.locator("#map").screenshot()
 
+    @property
+    def resolution(self):
+        """Map units in a pixel of the screen."""
+        return self.page.evaluate(
+            "() => document.getElementById('map').map.getView().getResolution()"
+        )
+
+    def forgive(self, status):
+        """Forget what the browser says of answers with a status: it says so of each of them."""
+        self.said = [text for text in self.said if f"status of {status}" not in text]
+
     def close(self):
+        said = list(self.said)  # before what the tests answered is asked of the server
+        self.page.unroute_all(behavior="ignoreErrors")
         self.context.close()
-        assert self.said == [], "the console is not silent"
+        assert said == [], f"the console is not silent: {said}"
         strangers = {url for url in self.asked if not url.startswith(self.server.address)}
         assert not {url for url in strangers if not url.startswith(("data:", "blob:"))}
 
@@ -72,3 +89,26 @@ def save_downloads(page, folder):
         got[name] = folder / f"got-{name}"
         waiting.value.save_as(got[name])
     return got
+
+
+def alter(page, pattern, change):
+    """Change the JSON of the server's answers at an address: a state that is hard to reach."""
+
+    def answer(route):
+        response = route.fetch()
+        route.fulfill(response=response, json=change(response.json()))
+
+    page.route(pattern, answer)
+
+
+def violations(page):
+    """What axe-core finds wrong with a page as it is now, as `rule: element`."""
+    source = resources.files("axe_playwright_python").joinpath("axe.min.js").read_text("utf-8")
+    page.evaluate(source)
+    found = page.evaluate("() => axe.run(document, {rules: {'target-size': {enabled: true}}})")
+    assert len(found["passes"]) > 10, "axe-core looked at nothing"
+    return [
+        f"{rule['id']}: {node['html'][:200]}"
+        for rule in found["violations"]
+        for node in rule["nodes"]
+    ]

@@ -81,6 +81,7 @@ def test_the_threshold_redraws_polygons_without_running_the_model(watched, demo)
 def test_the_smallest_area_leaves_polygons_out(watched):
     page, before = watched.page, watched.count
     slide(page, "#min-area", 4)
+    api.expect(page.locator("#count")).not_to_have_text(str(before))
     assert 0 < watched.count < before
     assert page.locator("#rows tr").count() == watched.count
     assert "min_area=" in page.locator("a[data-file='result.gpkg']").get_attribute("href")
@@ -168,6 +169,7 @@ def test_a_running_job_is_cancelled(page, tmp_path):
     item.get_by_role("button", name="Cancel").click()
     api.expect(item).to_have_attribute("data-state", "cancelled")
     item.get_by_role("button", name="Remove").click()
+    page.locator("#confirm-yes").click()
     api.expect(page.locator("#jobs li[data-state='cancelled']")).to_have_count(0)
 
 
@@ -176,6 +178,8 @@ def test_all_is_reached_by_keyboard_with_a_visible_focus(page):
     seen = set()
     for _ in range(30):
         page.keyboard.press("Tab")
+        if page.evaluate("() => document.activeElement === document.body"):
+            break  # once round
         name, outline = page.evaluate(
             "() => { const e = document.activeElement; const s = getComputedStyle(e);"
             " const g = e.querySelector('.grip') ? getComputedStyle(e.querySelector('.grip')) : s;"
@@ -184,7 +188,8 @@ def test_all_is_reached_by_keyboard_with_a_visible_focus(page):
         )
         seen.add(name)
         assert outline, f"no focus is seen on {name}"
-    assert {"map", "swipe", "theme", "tab-change", "threshold", "min-area"} <= seen
+    wanted = {"map", "fit", "swipe", "theme", "tab-change", "threshold", "min-area", "overview.png"}
+    assert wanted <= seen
 
 
 def test_the_token_opens_the_page(browser, model, tmp_path):

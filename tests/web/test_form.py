@@ -7,9 +7,10 @@ import base64
 import pytest
 import rasterio
 from affine import Affine
+from PIL import Image
 
 from adadino.data.synthetic.world import World, write_geotiff_pair
-from tests.web.browsing import Watched, api, choose
+from tests.web.browsing import Watched, alter, api, choose
 
 WORLD = World(plan="organic", empty=0.0)
 DROP = """files => {
@@ -52,6 +53,12 @@ def test_two_images_of_the_data_folder_with_another_model_and_options(page):
     page.get_by_label("On the server").check()
     page.locator("#data-before").select_option("pair/before.tif")
     page.locator("#data-after").select_option("pair/after.tif")
+    for date in ("before", "after"):
+        preview = page.locator(f"#preview-{date}")
+        api.expect(preview).to_contain_text("320 × 320 px, 3 bands, EPSG:32633")
+        api.expect(preview.locator("img")).to_be_visible()
+        assert preview.locator("img").evaluate("image => image.naturalWidth") > 0
+    api.expect(page.locator("#estimate")).to_contain_text("on the CPU")
     page.locator("#model").select_option("other")
     page.get_by_text("Options", exact=True).click()
     page.locator("#option-bands").fill("3, 2, 1")
@@ -75,3 +82,64 @@ def test_options_that_are_wrong_are_said_before_anything_is_sent(page, tmp_path)
             page.locator("#start").click()
             api.expect(page.locator("#problem")).to_contain_text(f"{field.capitalize()} must be")
         page.locator(f"#option-{field}").fill("")
+
+
+def test_a_problem_goes_when_the_source_or_a_file_changes(page, tmp_path):
+    before, after, _ = write_geotiff_pair(tmp_path, 23, 64)
+    page.locator("#tab-jobs").click()
+    problem = page.locator("#problem")
+    page.locator("#start").click()
+    api.expect(problem).to_contain_text("Choose the file before")
+    page.get_by_label("On the server").check()
+    api.expect(problem).to_be_hidden()
+    page.get_by_label("Upload").check()
+    page.locator("#start").click()
+    api.expect(problem).to_be_visible()
+    choose(page, before, after)
+    api.expect(problem).to_be_hidden()
+
+
+def test_a_job_has_the_name_it_was_given(page, tmp_path):
+    before, after, _ = write_geotiff_pair(tmp_path, 24, 64)
+    choose(page, before, after)
+    assert page.locator("#job-name").get_attribute("placeholder") == "before → after"
+    page.get_by_label("Name").fill("Berlin, 2019 to 2024")
+    page.locator("#start").click()
+    api.expect(page.locator("#scene-name")).to_have_text("Berlin, 2019 to 2024")
+    page.locator("#tab-jobs").click()
+    assert page.locator("#job-name").input_value() == ""
+
+
+def test_a_job_that_takes_too_long_is_said_before_it_is_sent(page, tmp_path):
+    def slow(info):
+        models = [model | {"mp_per_s": 0.01, "overhead_s": 20.0} for model in info["models"]]
+        return info | {"models": models, "limits": info["limits"] | {"job_s": 22.0}}
+
+    alter(page, "**/api/info", slow)
+    page.reload()
+    sent = []
+    page.on("request", lambda request: sent.append(request.method))
+    files = write_geotiff_pair(tmp_path, 25, 128)
+    choose(page, *files[:2])  # 20 s and 1.6 for its pixels
+    api.expect(page.locator("#estimate")).to_have_text("About 22 s on the CPU.")
+    files = write_geotiff_pair(tmp_path / "larger", 25, 256)
+    choose(page, *files[:2])
+    api.expect(page.locator("#estimate")).to_contain_text(
+        "About 27 s on the CPU. This server takes"
+    )
+    page.locator("#start").click()
+    api.expect(page.locator("#problem")).to_contain_text("takes jobs of up to 22 s")
+    assert "POST" not in sent
+
+
+def test_a_picture_is_shown_before_it_is_sent(page, tmp_path):
+    for name in ("before.png", "after.png"):
+        Image.new("RGB", (300, 200), "green").save(tmp_path / name)
+    choose(page, tmp_path / "before.png", tmp_path / "after.png")
+    api.expect(page.locator("#thumb-after")).to_be_visible()
+    assert page.locator("#thumb-after").evaluate("canvas => [canvas.width, canvas.height]") == [
+        256,
+        171,
+    ]
+    page.get_by_label("On the server").check()
+    api.expect(page.locator("#thumb-after")).to_be_hidden()

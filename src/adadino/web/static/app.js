@@ -1,36 +1,50 @@
 // Puts the page together: which job is shown, and who hears of it.
 
+import * as address from "./address.js";
 import { ask } from "./api.js";
-import { element, number } from "./format.js";
 import { Jobs } from "./jobs.js";
 import { layerControls } from "./layers.js";
 import { SceneMap } from "./map.js";
 import { NewJob } from "./newjob.js";
 import { Readout } from "./readout.js";
-import { describe, Result } from "./result.js";
+import { Result } from "./result.js";
+import { tellScene, tellServer, titleOf } from "./scene.js";
+import { describe, goesOn } from "./status.js";
 import { Swipe } from "./swipe.js";
 import { tabs } from "./tabs.js";
+import { themes } from "./themes.js";
 
+const WRITE_MS = 250;  // browsers refuse addresses that change all the time
 const $ = (id) => document.getElementById(id);
 const stage = document.querySelector(".stage");
 
 const sceneMap = new SceneMap($("map"), $("popup"));
 const swipe = new Swipe($("swipe"), sceneMap);
 const readout = new Readout(sceneMap, { coordinates: $("coordinates"), crs: $("crs"), scale: $("scale") });
-const result = new Result(sceneMap);
-const newJob = new NewJob((job) => {
-  open(job.id);
-});
-const jobs = new Jobs({ onOpen: open, onChange: update, onProblem: (error) => error && !shown && veil(error.message) });
+const jobs = new Jobs({ onOpen: open, onChange: update, onProblem: (error) => error && !laid && veil(error.message) });
+const result = new Result(sceneMap, { onChange: remember, onZoom: bringMap, onCancel: (job) => jobs.cancel(job) });
+const newJob = new NewJob((job) => open(job.id));
 let info = null;
-let shown = null;  // the job whose scene is on the map
+let shown = null;  // the job of the panel
+let laid = null;  // the job whose scene is on the map: a former one while another waits
+let asked = address.read();  // what the address wants, until its job is here
+let place = asked.map;  // what it wants of the map, until that can be laid out
+let writing = null;
 
 tabs(document.querySelector(".tabs"));
 themes($("theme"));
+sceneMap.onmove = remember;
+addEventListener("popstate", () => follow(address.read()));
+addEventListener("keydown", (event) => { if (event.key === "Escape" && !$("confirm").open) result.release(); });
+addEventListener("pagehide", write);
+document.querySelector(".skip").addEventListener("click", (event) => {
+  event.preventDefault(); // the address is not for places of the page
+  $("panel").focus();
+});
 start();
 
 async function start() {
-  jobs.select(new URLSearchParams(location.hash.slice(1)).get("job"));
+  jobs.select(asked?.job);
   try {
     info = await ask("/api/info");
   } catch (error) {
@@ -48,12 +62,24 @@ async function start() {
 
 // A job by its id; none for the newest.
 function open(id) {
-  jobs.select(id);
-  history.replaceState(null, "", id ? `#job=${id}` : "/");
-  jobs.refresh();
+  if (id && id === shown?.id) {
+    $("tab-change").click();
+    return;
+  }
+  write();
+  const wanted = { job: id, threshold: result.threshold, least: 0, map: null };
+  address.write(wanted, { push: Boolean(id) });
+  follow(wanted);
   if (!id) return;
   if (matchMedia("(max-width: 860px)").matches) scrollTo({ top: 0 });
   $("tab-change").click();
+}
+
+function follow(wanted) {
+  asked = wanted;
+  place = wanted.map;
+  jobs.select(wanted.job);
+  jobs.refresh();
 }
 
 // The jobs have changed: show the chosen one, or else the newest that can be seen.
@@ -63,84 +89,78 @@ function update(all) {
     veil("Nothing to show yet. Start a comparison under Jobs.");
     return;
   }
+  if (asked) tellGone(Boolean(asked.job) && asked.job !== job.id);
   jobs.select(job.id);
-  const same = shown?.id === job.id;
-  if (job.view && !(same && shown.view)) lay(job);
-  if (!job.view) veil(...describe(job));
-  if (same && shown.state !== "done" && job.state === "done") sceneMap.reload("probability");
   shown = job;
-  result.show(job);
-  tell(job);
+  lay(job);
+  result.show(job, asked);
+  asked = null;
+  tellScene(job);
+  remember();
   if (!info?.ready) ask("/api/info").then((found) => { info = found; tellInfo(); }).catch(() => {});
 }
 
+// A job's scene on the map; the former one stays until there is something to lay out.
 function lay(job) {
-  veil();
+  const fresh = job.view && laid?.id !== job.id;
+  const finished = laid?.id === job.id && laid.state !== "done" && job.state === "done";
+  if (fresh || laid?.id === job.id) laid = job;
+  if (fresh) layOut(job);
+  if (finished) sceneMap.reload("probability");
+  const former = !job.view && goesOn(job) && laid;
+  $("former").hidden = !former;
+  if (former) $("former").textContent = `The map still shows “${titleOf(laid)}”.`;
+  if (job.view || former) veil();
+  else veil(describe(job));
+  if (job.view && (asked || fresh)) {
+    sceneMap.place = place;
+    place = null;
+  }
+}
+
+function layOut(job) {
   const tiles = (layer, z, x, y) => {
-    if (layer === "probability" && shown?.state !== "done") return undefined;
+    if (layer === "probability" && laid.state !== "done") return undefined;
     return `/api/jobs/${job.id}/tiles/${layer}/${z}/${x}/${y}.png`;
   };
-  shown = job;
   sceneMap.map.updateSize();
   sceneMap.show(job.view, tiles, info?.basemap);
   swipe.attach(sceneMap.layers.after);
   readout.show(job.view);
 }
 
-function veil(...parts) {
-  $("veil").hidden = parts.length === 0;
-  stage.classList.toggle("veiled", parts.length > 0);
-  const text = parts.map((part) => (part instanceof Node ? part : element("span", { textContent: part })));
-  $("veil").replaceChildren(element("span", {}, ...text));
+function remember() {
+  clearTimeout(writing);
+  writing = setTimeout(write, WRITE_MS);
 }
 
-function tell(job) {
-  $("scene-name").textContent = job.source === "demo" ? "Demo: a synthetic place at two dates" : job.name;
-  document.title = `${job.name} · adadino`;
-  const { view, result: found } = job;
-  const place = view ? `${view.crs ?? "pixels"} · ${number(view.width)} × ${number(view.height)} px` : "\u00a0";
-  $("scene-facts").textContent = place;
-  const facts = [["Before", job.before_name], ["After", job.after_name], ["Model", job.model]];
-  if (job.bands) facts.push(["Bands", job.bands.join(", ")]);
-  if (job.scale) facts.push(["Scale", `${job.scale[0]} to ${job.scale[1]}`]);
-  if (view) facts.push(["Grid", place]);
-  if (found) {
-    const { shift } = found;
-    const sure = shift.problem ?? `confidence ${shift.confidence.toFixed(2)}`;
-    const moved = found.registered ? "applied" : "not applied";
-    facts.push(["Shift", `${shift.dy.toFixed(2)} rows, ${shift.dx.toFixed(2)} columns (${sure}; ${moved})`]);
-    facts.push(["Computed", found.ahead ? "ahead of time; this result comes with the package" : `on ${found.device} in ${number(found.seconds, 1)} s`]);
-  }
-  $("facts").replaceChildren(...facts.flatMap(([name, text]) => [
-    element("dt", { textContent: name }), element("dd", { textContent: text }),
-  ]));
+function write() {
+  clearTimeout(writing);
+  if (!shown || asked) return;
+  const map = laid?.id === shown.id ? sceneMap.place : place;
+  address.write({ job: shown.id, threshold: result.threshold, least: result.least, map });
+}
+
+// On a phone the table lies below the map.
+function bringMap() {
+  const { top, bottom } = stage.getBoundingClientRect();
+  if (top >= 0 && bottom <= innerHeight) return;
+  const calm = matchMedia("(prefers-reduced-motion: reduce)").matches;
+  stage.scrollIntoView({ block: "start", behavior: calm ? "auto" : "smooth" });
+}
+
+function veil(text = "") {
+  $("veil").hidden = !text;
+  $("veil").textContent = text;
+  stage.classList.toggle("veiled", Boolean(text));
+}
+
+function tellGone(gone) {
+  $("gone").hidden = !gone;
+  $("gone").textContent = gone ? "The job of this address is no longer there. This is another one." : "";
 }
 
 function tellInfo() {
   newJob.setInfo(info);
-  const chip = $("device");
-  const [device, more] = chip.children;
-  device.textContent = info.ready ? info.device.toUpperCase() : "loading…";
-  more.textContent = info.ready ? ` · ${info.device_name}` : "";
-  chip.classList.toggle("slow", info.device === "cpu");
-  const speed = info.models[0].mp_per_s;
-  chip.title = info.device === "cpu"
-    ? `The model runs on the CPU: about ${number(speed, 2)} megapixels a second. Large scenes take long.`
-    : "Where the model runs";
-}
-
-function themes(button) {
-  const order = { auto: "light", light: "dark", dark: "auto" };
-  const names = { auto: "Auto", light: "Light", dark: "Dark" };
-  const root = document.documentElement;
-  const show = () => {
-    button.querySelector("span").textContent = names[root.dataset.theme];
-    button.setAttribute("aria-label", `Theme: ${names[root.dataset.theme]}; change it`);
-  };
-  button.addEventListener("click", () => {
-    root.dataset.theme = order[root.dataset.theme];
-    try { localStorage.setItem("adadino-theme", root.dataset.theme); } catch { /* storage is closed */ }
-    show();
-  });
-  show();
+  tellServer(info);
 }

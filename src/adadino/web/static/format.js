@@ -8,7 +8,12 @@ export function area(value, unit) {
   if (unit === "px") return `${number(value)} px`;
   if (value >= 1e6) return `${number(value / 1e6, 2)} km²`;
   if (value >= 1e4) return `${number(value / 1e4, 2)} ha`;
-  return `${number(value, value > 0 && value < 10 ? 2 : 0)} m²`;
+  return `${number(value, value < 10 && !Number.isInteger(value) ? 2 : 0)} m²`;
+}
+
+// The area of a polygon in the unit of its scene.
+export function areaOf(properties) {
+  return properties?.area_m2 ?? properties?.area_px;
 }
 
 export function percent(share) {
@@ -21,6 +26,11 @@ export function duration(seconds) {
   if (seconds < 90) return `${Math.round(seconds)} s`;
   if (seconds < 5400) return `${Math.round(seconds / 60)} min`;
   return `${number(seconds / 3600, 1)} h`;
+}
+
+// The same for a guess.
+export function about(seconds) {
+  return seconds < 1 ? duration(seconds) : `about ${duration(seconds)}`;
 }
 
 export function size(bytes) {

@@ -1,18 +1,18 @@
 // The list of jobs, asked for again while something goes on.
 
 import { ask } from "./api.js";
+import { confirm } from "./confirm.js";
 import { element, when } from "./format.js";
-import { describe } from "./result.js";
+import { goesOn, JobStatus } from "./status.js";
 
 const BUSY_MS = 700;
 const IDLE_MS = 8000;
 const PATIENCE_MS = 15_000;
 const $ = (id) => document.getElementById(id);
-const goesOn = (job) => job.state === "queued" || job.state === "running";
 
 export class Jobs {
   constructor({ onOpen, onChange, onProblem }) {
-    Object.assign(this, { onOpen, onChange, onProblem, jobs: [], current: null, items: new Map() });
+    Object.assign(this, { onOpen, onChange, onProblem, jobs: [], current: null, items: new Map(), statuses: new Map() });
   }
 
   async refresh() {
@@ -65,6 +65,7 @@ export class Jobs {
       if (!ids.has(id)) {
         item.remove();
         this.items.delete(id);
+        this.statuses.delete(id);
       }
     }
     this.jobs.forEach((job, place) => {
@@ -76,33 +77,41 @@ export class Jobs {
       const [head, detail, acts] = item.children;
       head.lastChild.textContent = job.source === "demo" ? "demo" : when(job.created);
       detail.className = `detail ${job.state === "failed" ? "bad" : ""}`;
-      detail.replaceChildren(...describe(job));
-      const [stop, remove] = acts.children;
-      stop.hidden = !goesOn(job);
-      remove.hidden = goesOn(job);
-      acts.hidden = job.source === "demo" || !job.own;
+      this.statuses.get(job.id).show(job);
+      acts.hidden = job.source === "demo" || !job.own || goesOn(job);
     });
   }
 
   #item(job) {
     const open = element("button", { type: "button", className: "open", textContent: job.source === "demo" ? "Demo pair" : job.name });
     open.addEventListener("click", () => this.onOpen(job.id));
-    const act = (text, path, method) => {
-      const button = element("button", { type: "button", textContent: text });
-      button.setAttribute("aria-label", `${text} ${job.name}`);
-      button.addEventListener("click", async () => {
-        button.disabled = true;
-        await ask(path, { method }).catch((error) => this.onProblem(error));
-        button.disabled = false;
-        if (method === "DELETE" && this.current === job.id) this.onOpen(null);
-        this.refresh();
-      });
-      return button;
-    };
-    const path = `/api/jobs/${job.id}`;
+    const remove = element("button", { type: "button", textContent: "Remove" });
+    remove.setAttribute("aria-label", `Remove ${job.name}`);
+    remove.addEventListener("click", () => this.#remove(job));
+    const detail = element("div", { className: "detail" });
+    this.statuses.set(job.id, new JobStatus(detail, (stopped) => this.cancel(stopped)));
     return element("li", {},
       element("div", { className: "head" }, open, element("span", { className: "muted" })),
-      element("div", { className: "detail" }),
-      element("div", { className: "acts" }, act("Cancel", `${path}/cancel`, "POST"), act("Remove", path, "DELETE")));
+      detail, element("div", { className: "acts" }, remove));
+  }
+
+  async cancel(job) {
+    this.#say(null);
+    await ask(`/api/jobs/${job.id}/cancel`, { method: "POST" }).catch((error) => this.#say(error.message));
+    await this.refresh();
+  }
+
+  async #remove(job) {
+    const text = `“${job.name}” goes with its images and its result. This cannot be undone.`;
+    const gone = await confirm(text, () => ask(`/api/jobs/${job.id}`, { method: "DELETE" }));
+    if (!gone) return;
+    $("jobs-title").focus(); // the button is no more
+    if (this.current === job.id) this.onOpen(null);
+    this.refresh();
+  }
+
+  #say(text) {
+    $("jobs-problem").hidden = !text;
+    $("jobs-problem").textContent = text ?? "";
   }
 }

@@ -2,7 +2,7 @@
 
 /* global ol */
 import { projectionOf } from "./projection.js";
-import { area } from "./format.js";
+import { area, areaOf, element } from "./format.js";
 
 const HIGH = 140;  // what a popup needs above it
 const COLOUR = "230, 60, 30";
@@ -12,6 +12,7 @@ export class SceneMap {
     this.target = target;
     this.popup = popup;
     this.onselect = () => {};
+    this.onmove = () => {};
     this.settings = {
       basemap: { visible: true, opacity: 1 }, before: { visible: true, opacity: 1 },
       after: { visible: true, opacity: 1 }, probability: { visible: false, opacity: 0.7 },
@@ -23,10 +24,11 @@ export class SceneMap {
     this.overlay = new ol.Overlay({ element: popup, positioning: "bottom-center", offset: [0, -12], stopEvent: false });
     this.map = new ol.Map({
       target, layers: [], overlays: [this.overlay],
-      controls: [new ol.control.Zoom()],
+      controls: [new ol.control.Zoom(), new ol.control.Control({ element: this.#fitButton() })],
       interactions: ol.interaction.defaults.defaults({ altShiftDragRotate: false, pinchRotate: false }),
     });
     this.map.on("singleclick", (event) => this.#click(event));
+    this.map.on("moveend", () => this.onmove());
     target.map = this.map;
   }
 
@@ -61,8 +63,42 @@ export class SceneMap {
       constrainOnlyCenter: true, minResolution: view.resolution / 16,
       maxResolution: longest / 128, resolution: longest / 512, enableRotation: false,
     }));
-    this.fit(view.extent, 12);
+    this.fitScene();
     this.choose(null);
+  }
+
+  // The whole scene, as it is shown at first.
+  fitScene() {
+    this.fit(this.view.extent, 12);
+    this.home = this.#here();
+  }
+
+  // East, north and resolution; null while the whole scene is seen as at first.
+  get place() {
+    const here = this.#here();
+    const [east, north, resolution] = here.map((value, i) => Math.abs(value - this.home[i]) / here[2]);
+    return east < 0.5 && north < 0.5 && resolution < 1e-3 ? null : here;
+  }
+
+  set place(place) {
+    if (!place) {
+      this.fitScene();
+      return;
+    }
+    this.map.getView().setResolution(place[2]);
+    this.map.getView().setCenter(place.slice(0, 2));
+  }
+
+  #here() {
+    const view = this.map.getView();
+    return [...view.getCenter(), view.getResolution()];
+  }
+
+  #fitButton() {
+    const button = element("button", { type: "button", id: "fit", title: "Show the whole scene" }, element("i"));
+    button.setAttribute("aria-label", "Show the whole scene");
+    button.addEventListener("click", () => this.view && this.fitScene());
+    return element("div", { className: "ol-fit ol-unselectable ol-control" }, button);
   }
 
   setLayer(name, change) {
@@ -89,7 +125,7 @@ export class SceneMap {
   setSmallest(least) {
     this.least = least;
     this.layers.polygons?.changed();
-    if (this.chosen && this.chosen.get("area_m2") < least) this.choose(null);
+    if (this.chosen && areaOf(this.chosen.getProperties()) < least) this.choose(null);
   }
 
   // The popup stands over its top; where that is cut off, `at` the place that was clicked.
@@ -102,19 +138,14 @@ export class SceneMap {
       return;
     }
     const shape = this.chosen.getGeometry();
-    if (zoom) this.fit(shape.getExtent(), 110, this.view.resolution / 4);
+    if (zoom) this.fit(shape.getExtent(), 60, this.view.resolution / 4, HIGH + 12);
     const found = this.chosen.getProperties();
-    const line = (name, text) => [
-      Object.assign(document.createElement("dt"), { textContent: name }),
-      Object.assign(document.createElement("dd"), { textContent: text }),
-    ];
-    const list = document.createElement("dl");
-    list.append(
-      ...line("Area", area(found.area_m2, this.unit)),
+    const line = (name, text) => [element("dt", { textContent: name }), element("dd", { textContent: text })];
+    const list = element("dl", {},
+      ...line("Area", area(areaOf(found), this.unit)),
       ...line("Mean probability", found.prob_mean.toFixed(2)),
-      ...line("Highest", found.prob_max.toFixed(2)),
-    );
-    this.popup.append(Object.assign(document.createElement("b"), { textContent: `Polygon ${found.id}` }), list);
+      ...line("Highest", found.prob_max.toFixed(2)));
+    this.popup.append(element("b", { textContent: `Polygon ${id}` }), list);
     const [left, , right, top] = shape.getExtent();
     this.map.renderSync();
     const over = [(left + right) / 2, top];
@@ -134,9 +165,11 @@ export class SceneMap {
     this.overlay.setPosition(at);
   }
 
-  fit(extent, padding, minResolution) {
-    const most = Math.min(...this.map.getSize() ?? [400, 400]) / 4;
-    this.map.getView().fit(extent, { padding: Array(4).fill(Math.min(padding, most)), minResolution });
+  // `above` is what the popup needs over a polygon.
+  fit(extent, padding, minResolution, above = padding) {
+    const [width, height] = this.map.getSize() ?? [400, 400];
+    const side = Math.min(padding, Math.min(width, height) / 4);
+    this.map.getView().fit(extent, { padding: [Math.min(above, height / 2.5), side, side, side], minResolution });
   }
 
   #click(event) {
@@ -147,7 +180,7 @@ export class SceneMap {
 
   // By geometry: OpenLayers' own way reads the canvas back, of which browsers warn.
   #at(place) {
-    const seen = (feature) => feature.get("area_m2") >= (this.least ?? 0);
+    const seen = (feature) => areaOf(feature.getProperties()) >= (this.least ?? 0);
     const inside = this.features.getFeaturesAtCoordinate(place).find(seen);
     if (inside) return inside;
     const near = this.features.getClosestFeatureToCoordinate(place, seen);
@@ -158,7 +191,7 @@ export class SceneMap {
   }
 
   #style(feature) {
-    if (feature.get("area_m2") < (this.least ?? 0)) return undefined;
+    if (areaOf(feature.getProperties()) < (this.least ?? 0)) return undefined;
     const chosen = feature === this.chosen;
     return [
       new ol.style.Style({ stroke: new ol.style.Stroke({ color: "#fff", width: chosen ? 6 : 3.5 }) }),

@@ -1,24 +1,30 @@
 // The form of a new comparison: two files, or two names from the server's folder.
 
 import { ask, sentence, upload } from "./api.js";
-import { duration, element, number, size } from "./format.js";
+import { DataFolder } from "./datafolder.js";
+import { estimate, tellEstimate, tooLong } from "./estimate.js";
+import { element, number, size } from "./format.js";
+import { drawFile } from "./preview.js";
 import { sniff } from "./sniff.js";
 
 const $ = (id) => document.getElementById(id);
 const DATES = ["before", "after"];
-const LONG_S = 300;
+const EMPTY = "Drop a GeoTIFF, PNG or JPEG, or choose";
 
 export class NewJob {
   constructor(onCreated) {
     this.onCreated = onCreated;
     this.files = {};
     this.pixels = {};
+    this.folder = new DataFolder(() => this.#tell());
     for (const date of DATES) {
       $(`file-${date}`).addEventListener("change", (event) => this.#take(date, event.target.files[0]));
     }
     this.#dropping();
     $("new-job").addEventListener("submit", (event) => this.#submit(event));
-    $("new-job").addEventListener("change", () => this.#estimate());
+    // A problem was one of what stood there before.
+    $("new-job").addEventListener("input", () => this.#say(null));
+    $("new-job").addEventListener("change", () => this.#tell());
     for (const choice of $("new-job").elements.from) {
       choice.addEventListener("change", () => this.#switch(choice.value));
     }
@@ -30,7 +36,7 @@ export class NewJob {
     $("model").replaceChildren(...info.models.map(({ name }) => element("option", { value: name, textContent: name })));
     if (info.models.some(({ name }) => name === before)) $("model").value = before;
     $("sources").hidden = !info.data;
-    this.#estimate();
+    this.#tell();
   }
 
   get from() {
@@ -40,13 +46,8 @@ export class NewJob {
   async #switch(from) {
     $("pick-upload").hidden = from !== "upload";
     $("pick-data").hidden = from !== "data";
-    if (from !== "data") return;
-    const { files } = await ask("/api/files");
-    for (const date of DATES) {
-      const options = files.map(({ path, bytes }) => element("option", { value: path, textContent: `${path} (${size(bytes)})` }));
-      $(`data-${date}`).replaceChildren(...options);
-    }
-    if (files.length > 1) $("data-after").selectedIndex = 1;
+    if (from === "data") await this.folder.fill().catch((error) => this.#say(error.message));
+    this.#tell();
   }
 
   // Two files dropped anywhere are before and after, in the order of their names.
@@ -64,6 +65,8 @@ export class NewJob {
       const spot = event.target.closest?.(".drop")?.id.slice(5);
       for (const date of DATES) $(`drop-${date}`).classList.remove("over");
       $("tab-jobs").click();
+      $("new-job").elements.from.value = "upload";
+      this.#switch("upload");
       if (files.length === 1) {
         this.#take(spot ?? (this.files.before ? "after" : "before"), files[0]);
         return;
@@ -96,19 +99,19 @@ export class NewJob {
     $(`drop-${date}`).classList.add("filled");
     const shape = pixels ? `${number(found.width)} × ${number(found.height)} px, ` : "";
     $(`drop-${date}`).querySelector("span").textContent = `${file.name} (${shape}${size(file.size)})`;
-    this.#estimate();
+    drawFile($(`thumb-${date}`), file, pixels);
+    this.#tell();
   }
 
-  #estimate() {
-    const note = $("estimate");
-    const model = this.info?.models.find(({ name }) => name === $("model").value);
-    const pixels = this.from === "upload" ? this.pixels.before : 0;
-    note.textContent = "\u00a0";
-    if (!model?.mp_per_s || !pixels) return;
-    const seconds = pixels / 1e6 / model.mp_per_s;
-    const where = this.info.device === "cpu" ? "on the CPU" : `on ${this.info.device_name}`;
-    note.textContent = `About ${duration(seconds)} ${where}.`;
-    if (this.info.device === "cpu" && seconds > LONG_S) note.textContent += " A GPU is many times faster.";
+  get #seconds() {
+    return estimate(this.info, $("model").value, this.from === "upload" ? this.pixels.before : this.folder.pixels);
+  }
+
+  // What is known before anything is sent: how long it takes, and what it will be called.
+  #tell() {
+    $("estimate").textContent = tellEstimate(this.info, this.#seconds);
+    const names = DATES.map((date) => (this.from === "upload" ? this.files[date]?.name : $(`data-${date}`).value));
+    $("job-name").placeholder = names.map((name, i) => (name ? stem(name) : DATES[i])).join(" → ");
   }
 
   async #submit(event) {
@@ -116,6 +119,8 @@ export class NewJob {
     this.#say(null);
     $("start").disabled = true;
     try {
+      const refused = tooLong(this.info, this.#seconds);
+      if (refused) throw new Error(refused);
       const job = this.from === "upload" ? await this.#send() : await this.#name();
       this.#reset();
       this.onCreated(job);
@@ -139,7 +144,8 @@ export class NewJob {
     if (scale && !(scale.length === 2 && scale.every(Number.isFinite) && scale[0] < scale[1])) {
       throw new Error("Scale must be a smaller and a larger number: 0,3000.");
     }
-    return { model: $("model").value, register: $("register").checked, bands, scale };
+    const name = $("job-name").value.trim() || null;
+    return { name, model: $("model").value, register: $("register").checked, bands, scale };
   }
 
   async #send() {
@@ -157,6 +163,7 @@ export class NewJob {
   }
 
   async #name() {
+    if (this.folder.problem) throw new Error(this.folder.problem);
     const asked = { before: $("data-before").value, after: $("data-after").value, ...this.#options() };
     const headers = { "content-type": "application/json" };
     return ask("/api/jobs", { method: "POST", headers, body: JSON.stringify(asked) });
@@ -168,13 +175,20 @@ export class NewJob {
     for (const date of DATES) {
       $(`file-${date}`).value = "";
       $(`drop-${date}`).classList.remove("filled");
-      $(`drop-${date}`).querySelector("span").textContent = "Drop a GeoTIFF, PNG or JPEG, or choose";
+      $(`drop-${date}`).querySelector("span").textContent = EMPTY;
+      $(`thumb-${date}`).hidden = true;
     }
-    this.#estimate();
+    $("job-name").value = "";
+    this.#tell();
   }
 
   #say(text) {
     $("problem").hidden = !text;
     $("problem").textContent = text ?? "";
   }
+}
+
+// A file's name without folder and suffix: what the server makes a job's name of.
+function stem(name) {
+  return name.split("/").pop().replace(/(.)\.[^.]*$/, "$1");
 }
