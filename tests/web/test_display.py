@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import json
+
 import numpy as np
 import pyproj
 import pytest
+import shapely
 from affine import Affine
 from rasterio.crs import CRS
 
 from adadino.geo.grid import Grid
 from adadino.geo.write.cog import PROBABILITY, raster_writer
 from adadino.web.view import change
+from adadino.web.view.cut import read_cut
 from adadino.web.view.display import Display, lay_out
 from adadino.web.view.mercator import evaluate
 
@@ -60,6 +64,11 @@ def test_the_way_to_the_basemap_is_right_to_a_pixel(epsg, transform):
     assert np.abs(evaluate(shown.mercator["inverse"], wanted) - points).max() < shown.resolution
 
 
+def cut(folder, shown):
+    change.write_cut(folder, shown, folder / "cut.json", threshold=0.5)
+    return read_cut(folder / "cut.json")
+
+
 @pytest.mark.parametrize("crs", [UTM, None])
 def test_outlines_of_large_scenes_are_coarse_and_in_the_right_place(tmp_path, monkeypatch, crs):
     chance = np.zeros((300, 200), np.float32)
@@ -68,13 +77,20 @@ def test_outlines_of_large_scenes_are_coarse_and_in_the_right_place(tmp_path, mo
     shown = lay_out(Grid(crs, transform, 200, 300))
     with raster_writer(tmp_path / "probability.tif", shown.grid, PROBABILITY) as out:
         out.write(0, chance)
-    exact = change.cut_for_screen(tmp_path, shown, 0.5)
+    exact = cut(tmp_path, shown)
     monkeypatch.setattr(change, "SCREEN_PIXELS", 200 * 300 // 4)
-    coarse = change.cut_for_screen(tmp_path, shown, 0.5)
+    coarse = cut(tmp_path, shown)
     assert (exact.step, coarse.step) == (1, 2)
-    assert coarse.frame.geometry[0].equals(exact.frame.geometry[0].normalize())
-    for name in ("area_m2", "perimeter_m"):
-        assert coarse.frame[name][0] == pytest.approx(exact.frame[name][0])
+    (one,), (other,) = exact.features, coarse.features
+    assert shapely.geometry.shape(one["geometry"]).equals(shapely.geometry.shape(other["geometry"]))
+    lengths = ("area_m2", "perimeter_m") if crs else ("area_px", "perimeter_px")
+    for name in lengths:
+        assert other["properties"][name] == pytest.approx(one["properties"][name])
+    shares = [
+        json.loads(found.as_geojson(shown, threshold=0.5, min_area=0.0))["change_fraction"]
+        for found in (exact, coarse)
+    ]
+    assert shares == [pytest.approx(60 * 40 / (300 * 200))] * 2
 
 
 def test_outlines_on_a_turned_grid_are_pixels(tmp_path):
@@ -83,6 +99,15 @@ def test_outlines_on_a_turned_grid_are_pixels(tmp_path):
     shown = lay_out(Grid(UTM, Affine(1, 1, 500_000, 1, -1, 5_800_000), 100, 50))
     with raster_writer(tmp_path / "probability.tif", shown.grid, PROBABILITY) as out:
         out.write(0, chance)
-    cut = change.cut_for_screen(tmp_path, shown, 0.5)
-    assert cut.frame.geometry[0].bounds == pytest.approx((30, 10, 60, 20))
-    assert cut.frame["area_m2"][0] == pytest.approx(300 * 2)
+    (found,) = cut(tmp_path, shown).features
+    assert shapely.geometry.shape(found["geometry"]).bounds == pytest.approx((30, 10, 60, 20))
+    assert found["properties"]["area_m2"] == pytest.approx(300 * 2)
+
+
+def test_a_local_system_is_shown_and_has_no_basemap():
+    local = CRS.from_wkt('LOCAL_CS["site",UNIT["metre",1]]')
+    shown = lay_out(Grid(local, Affine(2, 0, 1000, 0, -2, 9000), 200, 300))
+    assert shown.native
+    assert shown.mercator is None
+    assert shown.metres == pytest.approx(1.0)
+    assert shown.pixel_area == pytest.approx(4.0)

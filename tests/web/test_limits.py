@@ -21,10 +21,10 @@ from PIL import Image
 from adadino.errors import InputError
 from adadino.web.http.problems import RefusedError
 from adadino.web.http.quotas import OUTPUT_BYTES, SPARE_BYTES, Quotas
-from adadino.web.jobs.manager import Manager, Ready, Speed
+from adadino.web.jobs.estimates import Estimates, Ready, Speed
 from adadino.web.jobs.records import Job
 from adadino.web.jobs.store import JobStore
-from adadino.web.settings import Limits, Settings
+from adadino.web.settings import Limits
 
 
 def png(seed=0, size=64):
@@ -219,23 +219,22 @@ def job(**more):
     return Job(**known | more)
 
 
-def test_a_job_that_would_take_too_long_is_refused_before_it_waits(tmp_path):
+def test_a_job_that_would_take_too_long_is_refused_before_it_waits():
     """Two sparse images of a kilobyte held the only worker for days."""
-    settings = Settings(jobs=tmp_path, limits=Limits(job_s=3600))
-    manager = Manager(settings, JobStore(tmp_path))
-    manager.check_time(job(pixels=961_000_000))  # nothing is known yet; it is checked again
-    manager.ready = Ready("cpu", "", {"m": Speed(0.05, 2.0)})
-    manager.check_time(job(pixels=100_000_000))
+    estimates = Estimates(most_s=3600)
+    estimates.check(job(pixels=961_000_000))  # nothing is known yet; it is checked again
+    estimates.ready = Ready("cpu", "", {"m": Speed(0.05, 2.0)})
+    estimates.check(job(pixels=100_000_000))
     with pytest.raises(InputError, match=r"about 5\.3 hours, and this server gives a job 60 min"):
-        manager.check_time(job(pixels=961_000_000))
+        estimates.check(job(pixels=961_000_000))
 
 
-def test_estimates_learn_from_what_jobs_took(tmp_path):
-    manager = Manager(Settings(jobs=tmp_path), JobStore(tmp_path))
-    manager.ready = Ready("cpu", "", {"m": Speed(1.0, 0.0)})
+def test_estimates_learn_from_what_jobs_took():
+    estimates = Estimates(most_s=3600)
+    estimates.ready = Ready("cpu", "", {"m": Speed(1.0, 0.0)})
     for _ in range(30):
-        manager._learn(job(pixels=10_000_000), 40.0)
-    assert manager.estimate_s("m", 10_000_000) == pytest.approx(40, rel=0.05)
+        estimates.learn(job(pixels=10_000_000), 40.0)
+    assert estimates.seconds("m", 10_000_000) == pytest.approx(40, rel=0.05)
 
 
 def test_room_is_taken_and_given_back(tmp_path):

@@ -24,6 +24,7 @@ CHECKS = [
 
 OPERATIONS = [
     ("post", "/api/jobs"), ("get", "/api/jobs"), ("get", "/api/info"), ("get", "/api/files"),
+    ("get", "/api/files/facts"), ("get", "/api/files/preview.png"),
     ("get", "/healthz"), ("get", "/metrics"), ("get", "/api/jobs/{job_id}"),
     ("delete", "/api/jobs/{job_id}"), ("post", "/api/jobs/{job_id}/cancel"),
     ("get", "/api/jobs/{job_id}/tiles/{layer}/{z}/{x}/{y}.png"),

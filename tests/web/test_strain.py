@@ -92,7 +92,7 @@ def test_a_download_that_does_not_fit_the_disk_is_refused_and_leaves_nothing(tmp
     opened = client(app)
     with full_after(300):  # the workers' limit too, as they are started here
         answer = opened.get(f"/api/jobs/{identity}/{name}")
-    app.state.service.workers.close()
+    app.state.service.asking.workers.close()
     assert answer.status_code == 507, answer.text
     assert "the server cannot store it" in answer.json()["error"]
     assert left(tmp_path) == [identity]

@@ -58,9 +58,7 @@ def serve(settings: Settings, say: Callable[[str], None]) -> None:
 
 
 def _told_protections() -> str:
-    return ", ".join(
-        f"{name} {'on' if there else 'NOT here'}" for name, there, _ in protections()
-    )
+    return ", ".join(f"{name} {'on' if there else 'NOT here'}" for name, there, _ in protections())
 
 
 def _listen(settings: Settings) -> socket.socket:

@@ -125,7 +125,7 @@ def info_routes(service: Service) -> APIRouter:
             device=ready.device if ready else None,
             device_name=ready.device_name if ready else None,
             models=[
-                ModelOut(name=choice.name, **service.manager.speed(choice.name))
+                ModelOut(name=choice.name, **service.manager.estimates.speed(choice.name))
                 for choice in service.settings.models
             ],
             limits={
@@ -157,7 +157,7 @@ def info_routes(service: Service) -> APIRouter:
     )
     async def facts(request: Request, path: FilePath) -> FactsOut:
         """From its header alone."""
-        found = await service.probe(request, _data_file(service, path), path)
+        found = await service.asking.probe(request, _data_file(service, path), path)
         return FactsOut(**found._asdict(), pixels=found.pixels)
 
     @router.get(
@@ -171,7 +171,7 @@ def info_routes(service: Service) -> APIRouter:
     )
     async def preview(request: Request, path: FilePath) -> Response:
         """At most 256 pixels a side, stretched by its own values."""
-        picture = await service.preview(request, _data_file(service, path), path)
+        picture = await service.asking.preview(request, _data_file(service, path), path)
         return Response(picture, media_type="image/png")
 
     @router.get("/healthz", summary="Whether the server answers")

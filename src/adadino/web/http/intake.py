@@ -69,7 +69,7 @@ async def _from_data(request: Request, service: Service) -> Job:
     facts = {}
     for name in (asked.before, asked.after):
         path = find_image(root, name)
-        facts[name] = await service.probe(request, path, name)
+        facts[name] = await service.asking.probe(request, path, name)
         check_bands(asked.bands, facts[name].bands, name)
     dates = {"before": asked.before, "after": asked.after}
     _check_sizes({which: facts[name] for which, name in dates.items()}, dates)
@@ -100,7 +100,7 @@ async def _from_upload(request: Request, service: Service) -> Job:
             request,
             draft,
             service.settings.limits,
-            lambda path, name: service.probe(request, path, name, watch=False),
+            lambda path, name: service.asking.probe(request, path, name, watch=False),
         )
         _check_sizes(upload.facts, upload.names)
         names, fields = upload.names, upload.fields
@@ -141,7 +141,7 @@ def _check_sizes(facts: dict[str, Facts], names: dict[str, str]) -> None:
 
 def _queued(job: Job, draft: Path, service: Service) -> Job:
     """Put a job in the queue, if it can be done in the time and on the disk that there is."""
-    service.manager.check_time(job)
+    service.manager.estimates.check(job)
     service.quotas.check_output(job.pixels)
     service.store.add(job, draft)
     service.manager.wake()

@@ -11,10 +11,11 @@ from fastapi.responses import FileResponse
 from starlette.background import BackgroundTask
 
 from adadino.scene.options import SceneOptions
+from adadino.web.http.ask import Kept
 from adadino.web.http.problems import documented
 from adadino.web.http.schemas import PolygonsOut
 from adadino.web.jobs.records import Job
-from adadino.web.service import Kept, Service
+from adadino.web.service import Service
 from adadino.web.view.tiles import PROBABILITY, Layer
 
 THRESHOLD = SceneOptions.threshold
@@ -123,8 +124,8 @@ async def _made(
     options: dict[str, Any],
 ) -> FileResponse:
     """A file made for one answer, which goes when it was sent."""
-    job = service.store.get(job_id)
-    kept = await service.made(request, job_id, what, name, options, Kept)
+    job, _, _ = service.finished(job_id)
+    kept = await service.asking.made(request, job_id, what, name, options, Kept)
     gone = BackgroundTask(shutil.rmtree, kept.path.parent, ignore_errors=True)
     called = f"{_stem(job)}-{name}"
     return FileResponse(kept.path, media_type=kind, filename=called, background=gone)

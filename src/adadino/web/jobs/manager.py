@@ -3,8 +3,6 @@
 - A job that was running when the server died is taken up again: `predict_scene` goes on from the
   rows that are on disk.
 - A job that takes its worker down, or more time or memory than it may, is marked failed.
-- How long a job takes is estimated from the model's speed, which is measured at the start and
-  corrected by the jobs that were done.
 """
 
 from __future__ import annotations
@@ -16,14 +14,14 @@ import threading
 import time
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from adadino.errors import AdaDINOError, InputError
+from adadino.web.jobs.estimates import Estimates, Ready, Speed
 from adadino.web.jobs.library import find_image
 from adadino.web.jobs.process import OverLimitError, Worker, WorkerEndedError, Workers
-from adadino.web.jobs.records import RECORD, RESULT, Job
+from adadino.web.jobs.records import RECORD, RESULT, Job, check_view
 from adadino.web.jobs.sandbox import Reach
 from adadino.web.jobs.store import JobGoneError, JobStore
 from adadino.web.settings import Settings
@@ -35,27 +33,6 @@ SWEEP_S = 600.0
 
 MEASURE_S = 600.0
 """How long a model may take to be measured; on a GPU it is compiled first."""
-MEMORY_OF = 0.3
-"""How much of an estimate's error is believed to go on."""
-
-
-@dataclass(frozen=True)
-class Speed:
-    """How fast a model is here."""
-
-    mp_per_s: float
-    """Megapixels of a scene per second."""
-    overhead_s: float
-    """What a job takes beside its pixels."""
-
-
-@dataclass(frozen=True)
-class Ready:
-    """What workers said of themselves."""
-
-    device: str
-    device_name: str
-    speeds: dict[str, Speed]
 
 
 class Manager:
@@ -72,7 +49,7 @@ class Manager:
             fatal: Whom to tell that no model can be used; the server then ends.
         """
         self.settings, self.store = settings, store
-        self.ready: Ready | None = None
+        self.estimates = Estimates(settings.limits.job_s)
         self.crashes = 0
         self.served: dict[str, float] = {}
         """When each client had its last turn."""
@@ -81,8 +58,6 @@ class Manager:
         self._cancelled: set[str] = set()
         self._running: str | None = None
         self._worker: Worker | None = None
-        self._slower = 1.0
-        """How much longer jobs take than was estimated."""
         models = [[choice.name, choice.source] for choice in settings.models]
         self._workers = Workers(
             {
@@ -118,35 +93,10 @@ class Manager:
         with self._wake:
             self._wake.notify_all()
 
-    def speed(self, model: str) -> dict[str, float | None]:
-        """How fast a model is, for the page; None until it is known."""
-        speed = self.ready.speeds.get(model) if self.ready else None
-        if speed is None:
-            return {"mp_per_s": None, "overhead_s": None}
-        return {
-            "mp_per_s": round(speed.mp_per_s / self._slower, 4),
-            "overhead_s": round(speed.overhead_s * self._slower, 2),
-        }
-
-    def estimate_s(self, model: str, pixels: int) -> float | None:
-        """How long a job takes; None until the model's speed is known."""
-        speed = self.speed(model)
-        if speed["mp_per_s"] is None or speed["overhead_s"] is None:
-            return None
-        return round(speed["overhead_s"] + pixels / 1e6 / speed["mp_per_s"], 1)
-
-    def check_time(self, job: Job) -> None:
-        """Refuse a job that would take too long.
-
-        Raises:
-            InputError: It would.
-        """
-        estimate, most = self.estimate_s(job.model, job.pixels), self.settings.limits.job_s
-        if estimate is not None and estimate > most:
-            raise InputError(
-                f"these images would take about {_hours(estimate)}, and this server gives a job "
-                f"{_hours(most)}; cut them, or use `adadino predict`."
-            )
+    @property
+    def ready(self) -> Ready | None:
+        """What workers said of themselves, once the models are loaded."""
+        return self.estimates.ready
 
     def progress(self, identity: str) -> dict[str, Any] | None:
         """Tiles done and to do, speed and time left of a running job."""
@@ -240,7 +190,7 @@ class Manager:
                 self._fatal(str(error))
             self._stopping = True
             return
-        self.ready = Ready(about["device"], about["device_name"], speeds)
+        self.estimates.ready = Ready(about["device"], about["device_name"], speeds)
 
     def _reach(self, job: Job | None) -> Reach:
         """What a worker may touch: a job's files, and models that are read again for each."""
@@ -258,7 +208,7 @@ class Manager:
 
     def _run(self, job: Job) -> None:
         """Give a job to a worker and follow it to its end."""
-        self.check_time(job)
+        self.estimates.check(job)
         reach, limits = self._reach(job), self.settings.limits
         before, after = (str(self._input(job, name)) for name in (job.before, job.after))
         folder = str(self.store.path(job.id))
@@ -281,20 +231,23 @@ class Manager:
             if event["event"] == "progress":
                 self._progress[job.id] = {k: v for k, v in event.items() if k != "event"}
             elif event["event"] == "view":
-                self._change(job.id, view=event["view"])
+                self._show(job, event["view"])
             elif event["event"] == "failed":
                 self._change(job.id, state="failed", error=event["error"], ended=time.time())
             elif event["event"] == "done":
                 if not self._finish(job.id):
                     raise AdaDINOError("its result cannot be read again; start it once more.")
-                self._learn(job, time.monotonic() - started)
+                self.estimates.learn(job, time.monotonic() - started)
 
-    def _learn(self, job: Job, seconds: float) -> None:
-        """Correct the next estimates by how long this job took."""
-        estimate = self.estimate_s(job.model, job.pixels)
-        if estimate and job.attempts <= 1:
-            off = max(0.2, min(5.0, seconds / estimate))
-            self._slower = max(0.1, min(50.0, self._slower * off**MEMORY_OF))
+    def _show(self, job: Job, view: dict[str, Any]) -> None:
+        """Keep where a scene lies; whoever says so has read a stranger's file."""
+        try:
+            check_view(view)
+        except (ValueError, TypeError, KeyError) as error:
+            raise AdaDINOError(
+                "where the scene lies makes no sense; convert the images."
+            ) from error
+        self._change(job.id, view=view)
 
     def _fail(self, job: Job, error: AdaDINOError) -> None:
         """Say why a job did not end well: it was told to, it died, or it took too much."""
@@ -306,6 +259,8 @@ class Manager:
 
     def _input(self, job: Job, name: str) -> Path:
         if job.source != "data":
+            if Path(name).name != name:
+                raise InputError("the job's record is damaged; upload the files again.")
             return self.store.path(job.id) / name
         if self.settings.data is None:
             raise InputError(
@@ -350,9 +305,3 @@ def _fairest(queue: list[Job], served: dict[str, float]) -> Job:
 def _turn(job: Job) -> str:
     """Whose turn a job is; jobs of version 0.1 know only their owner."""
     return job.payer or job.client
-
-
-def _hours(seconds: float) -> str:
-    if seconds < 90:
-        return f"{seconds:.0f} seconds"
-    return f"{seconds / 60:.0f} minutes" if seconds < 5400 else f"{seconds / 3600:.1f} hours"

@@ -27,6 +27,8 @@ from adadino.web.jobs.sandbox import Reach, can_fork
 
 LOOK_S = 0.25
 """How often the memory and the time of a worker are looked at."""
+LONGEST_LINE, MOST_EVENTS = 2**20, 1000
+"""What is read ahead of a worker's answers: a stranger's file may have made it say anything."""
 
 
 class WorkerEndedError(AdaDINOError):
@@ -54,7 +56,7 @@ class Worker:
         """Its number, once it has said so."""
         self.held: dict[str, bool] = {}
         """Which protections hold for it."""
-        self._events: queue.SimpleQueue[dict[str, Any] | None] = queue.SimpleQueue()
+        self._events: queue.Queue[dict[str, Any] | None] = queue.Queue(MOST_EVENTS)
         self._kill = kill
         threading.Thread(target=self._listen, args=(answers,), daemon=True).start()
 
@@ -121,8 +123,8 @@ class Worker:
 
     def _listen(self, answers: IO[bytes]) -> None:
         with answers:
-            for line in answers:
-                with suppress(ValueError):
+            while line := answers.readline(LONGEST_LINE):
+                with suppress(ValueError, RecursionError):
                     event = json.loads(line)
                     if isinstance(event, dict) and "event" in event:
                         self._events.put(event)

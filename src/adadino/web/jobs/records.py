@@ -80,13 +80,13 @@ def read_record(folder: Path) -> Job | None:
         given = {name: found[name] for name in known & found.keys()}
         job = _JOB.validate_json(json.dumps(given), strict=True)
         if job.view is not None:
-            _check_view(job.view)
+            check_view(job.view)
     except (OSError, ValueError, TypeError, AttributeError, KeyError, RecursionError):
         return None
     return job if job.id == folder.name else None
 
 
-def _check_view(view: dict[str, Any]) -> None:
+def check_view(view: dict[str, Any]) -> None:
     """Refuse a view that nothing can be drawn by.
 
     Raises:
