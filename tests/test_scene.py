@@ -16,7 +16,7 @@ from PIL import Image
 from typer.testing import CliRunner
 
 from adadino.cli.app import app
-from adadino.data.synthetic.world import make_pair, write_geotiff_pair
+from adadino.data.synthetic import make_pair, write_geotiff_pair
 from adadino.errors import AdaDINOError, ConfigError, MemoryWarning
 from adadino.geo.tile.tiles import Plan, plan
 from adadino.model.adadino import AdaDINO, Output

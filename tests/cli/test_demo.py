@@ -15,7 +15,7 @@ from typer.testing import CliRunner
 from adadino.cli.app import app
 from adadino.cli.demo import MARK, SEED
 from adadino.data.folder import PairFolder
-from adadino.data.synthetic.world import HELD_OUT, make_pair
+from adadino.data.synthetic import HELD_OUT, make_pair
 from adadino.errors import BandWarning
 from adadino.model.adadino import AdaDINO
 from adadino.model.checkpoint import save

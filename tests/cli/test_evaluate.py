@@ -8,7 +8,7 @@ import json
 import pytest
 
 from adadino.data.folder import PairFolder, fingerprint
-from adadino.data.synthetic.world import write_dataset
+from adadino.data.synthetic import write_dataset
 from adadino.model.adadino import AdaDINO
 from adadino.model.checkpoint import save
 from tests.conftest import SMALL, randomise

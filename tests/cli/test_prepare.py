@@ -7,7 +7,7 @@ import json
 import pytest
 
 from adadino.data.folder import PairFolder, fingerprint
-from adadino.data.synthetic.world import write_dataset
+from adadino.data.synthetic import write_dataset
 from tests.data.miniatures import tree
 
 

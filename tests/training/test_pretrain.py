@@ -12,7 +12,7 @@ from safetensors.torch import load_file
 
 from adadino.config import preset
 from adadino.data.folder import PairFolder
-from adadino.data.synthetic.world import make_pair, write_dataset
+from adadino.data.synthetic import make_pair, write_dataset
 from adadino.errors import AdaDINOError, ConfigError, DataError, TrainingError
 from adadino.files import locked
 from adadino.model.adadino import AdaDINO

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import torch
 
-from adadino.data.synthetic.world import World, make_pair
+from adadino.data.synthetic import World, make_pair
 from adadino.model import checkpoint
 from adadino.model.adadino import AdaDINO
 from adadino.web.jobs.demo import SEED, SIDE

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 import rasterio
 
-from adadino.data.synthetic.world import World, write_geotiff_pair
+from adadino.data.synthetic import World, write_geotiff_pair
 from adadino.web.jobs.demo import SEED, SHIPPED, SIDE, STEPS
 from tests.web.browsing import Watched, api, save_downloads, slide, upload
 from tests.web.conftest import start

@@ -8,7 +8,7 @@ import pytest
 import rasterio
 from affine import Affine
 
-from adadino.data.synthetic.world import World, write_geotiff_pair
+from adadino.data.synthetic import World, write_geotiff_pair
 from tests.web.browsing import Watched, api, choose
 
 WORLD = World(plan="organic", empty=0.0)

@@ -27,7 +27,7 @@ import torch
 from adadino.benchmark.cost import gflops, throughput
 from adadino.data.folder import PairFolder, find_pairs, fingerprint
 from adadino.data.prepare.benchmarks import BENCHMARKS
-from adadino.data.synthetic.world import write_dataset
+from adadino.data.synthetic import write_dataset
 from adadino.engine.model import Engine, optimize
 from adadino.errors import BackboneWarning, DataError
 from adadino.evaluation import Protocol, evaluate, same_size

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from adadino.data.images import is_image, read_image, read_size
-from adadino.data.synthetic.world import make_pair
+from adadino.data.synthetic import make_pair
 from adadino.errors import DataError
 
 
