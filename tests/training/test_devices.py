@@ -14,7 +14,7 @@ from adadino.evaluation import Protocol, evaluate
 from adadino.model.checkpoint import load, read_settings
 from adadino.training import graph
 from adadino.training.folder import same_update
-from adadino.training.strategy import choose_strategy
+from adadino.training.step import choose_strategy
 from tests.training.runs import command, config, finish, last, run
 
 pytestmark = pytest.mark.filterwarnings("ignore:the frozen backbone is random")

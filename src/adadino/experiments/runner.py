@@ -41,7 +41,7 @@ from adadino.model.weights import bundled, is_hub_id
 from adadino.runtime.devices import choose_device
 from adadino.training.config import RunConfig
 from adadino.training.run import train
-from adadino.training.speed import ready
+from adadino.training.step import set_up
 
 Say = Callable[[str], None]
 
@@ -252,7 +252,7 @@ def _in_bf16(model: Detector) -> Detector:
     """The fastest form of a model in bf16: AdaDINO's engine, a peer with channels last."""
     if isinstance(model, AdaDINO):
         return optimize(model, precision="bf16", compile=False)
-    return ready(model.to(torch.bfloat16), precision="bf16")
+    return set_up(model.to(torch.bfloat16), precision="bf16")
 
 
 def _key(asked: object) -> str:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import sys
 import time
 from pathlib import Path
@@ -19,8 +17,9 @@ from adadino.errors import TrainingError
 from adadino.files import write_atomic
 from adadino.model import checkpoint as checkpoints
 from adadino.reporting import pictures
+from adadino.reporting.tables import csv_text
 from adadino.training.folder import BEST, CURVES, HISTORY, LAST, PICTURES
-from adadino.training.strategy import ShardedBackbone
+from adadino.training.step import ShardedBackbone
 from adadino.training.task import ChangeTask, to_float
 
 
@@ -88,8 +87,8 @@ class Keeper(pl.Callback):
                 # A backbone that no file holds would be lost with the process.
                 unnamed = task.model.config.backbone.weights is None
                 checkpoints.save(task.model, self.folder / BEST, with_backbone=unnamed, extra=extra)
-            write_atomic(self.folder / HISTORY, as_csv(task.history))
-            pictures.curves(task.history, self.folder / CURVES)
+            write_atomic(self.folder / HISTORY, csv_text(list(task.history[0]), task.history))
+            pictures.training_curves(task.history, self.folder / CURVES)
             self.picture(task, self.folder / PICTURES / name)
         trainer.save_checkpoint(self.folder / LAST)
 
@@ -156,15 +155,6 @@ def choose_examples(dataset: PairFolder, count: int) -> list[int]:
     changed = [index for index in spread if bool(dataset[index][2].any())]
     chosen = (changed + [index for index in spread if index not in changed])[:count]
     return sorted(chosen)
-
-
-def as_csv(history: list[dict[str, float]]) -> str:
-    """The history as CSV text."""
-    text = io.StringIO()
-    writer = csv.DictWriter(text, fieldnames=list(history[0]), lineterminator="\n")
-    writer.writeheader()
-    writer.writerows(history)
-    return text.getvalue()
 
 
 def _duration(seconds: float) -> str:

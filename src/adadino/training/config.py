@@ -96,8 +96,19 @@ class TrainConfig:
 
     @property
     def pairs_per_update(self) -> int:
-        """On all devices together."""
+        """Pairs of one update, on all devices together."""
         return self.batch * self.accumulate * self.devices * self.nodes
+
+    @property
+    def summary(self) -> str:
+        """The recipe in words, for cards."""
+        devices = self.devices * self.nodes
+        on = "" if devices == 1 else f" on each of {devices} devices"
+        return (
+            f"{self.epochs} epochs, {self.pairs_per_update} pairs per update ({self.batch} at a "
+            f"time{on}, {self.accumulate} times), {self.optimizer} with learning rate {self.lr:g}, "
+            f"precision {self.precision}, seed {self.seed}"
+        )
 
     def __post_init__(self) -> None:
         for name in ("epochs", "batch", "accumulate", "validate_every", "devices", "nodes"):

@@ -165,7 +165,7 @@ def checkpoint_of(folder: Path) -> Path | None:
     return folder / LAST if (folder / LAST).exists() else None
 
 
-def describe(folder: Path, sets: dict[str, PairFolder]) -> None:
+def record_environment(folder: Path, sets: dict[str, PairFolder]) -> None:
     """Write down what a figure of this run depends on besides the configuration.
 
     Raises:

@@ -21,7 +21,7 @@ from torch import Tensor
 
 from adadino.data.augment import Augment
 from adadino.errors import EmptyWarning, TrainingError
-from adadino.losses import LossParts, lambda_cgla
+from adadino.losses import LossParts, weigh
 from adadino.metrics import Confusion, confusion_counts
 from adadino.model.adadino import AdaDINO
 from adadino.model.checkpoint import trained_tensors
@@ -29,8 +29,8 @@ from adadino.model.detector import Detector
 from adadino.training.config import RunConfig
 from adadino.training.data import Batch
 from adadino.training.folder import checkpoint_of
-from adadino.training.graph import Step, StepLoss, keep_gradients, record, weigh
-from adadino.training.strategy import ShardedBackbone
+from adadino.training.schedule import executed_chunks, lambda_cgla, learning_rate
+from adadino.training.step import ShardedBackbone, Step, StepLoss, keep_gradients, record
 
 
 class ChangeTask(pl.LightningModule):
@@ -60,11 +60,10 @@ class ChangeTask(pl.LightningModule):
         self.began = time.monotonic() - self.seconds
 
     def budget(self) -> int | None:
-        """FFN chunks of this epoch's steps: all of them while warming up; a peer has none."""
+        """FFN chunks of this epoch's steps; a peer has none."""
         if not isinstance(self.model, AdaDINO):
             return None
-        bscs = self.model.config.bscs
-        return bscs.chunks if self.current_epoch < self.config.train.bscs_warmup else bscs.k
+        return executed_chunks(self.current_epoch, self.config.train, self.model.config.bscs)
 
     def training_step(self, batch: Batch, index: int) -> Tensor:
         """One step; the loss stays on the device."""
@@ -73,12 +72,8 @@ class ChangeTask(pl.LightningModule):
         place = settings.seed, self.current_epoch, index, self.global_rank
         before, after, mask = self.augment(before, after, mask, seeded(*place))
         k = self.budget()
-        weight = lambda_cgla(
-            self.current_epoch + index / max(1, int(self.trainer.num_training_batches)),
-            start=settings.lambda_start,
-            ramp=settings.lambda_ramp,
-            maximum=settings.lambda_max,
-        )
+        done = index / max(1, int(self.trainer.num_training_batches))
+        weight = lambda_cgla(self.current_epoch + done, settings)
         step = self.step_for(k, (before, after, mask))
         # Dropout draws from the global generator; set after a recording, which draws too.
         torch.manual_seed(seeded(*place, 1).initial_seed())
@@ -183,7 +178,7 @@ class ChangeTask(pl.LightningModule):
             self.model(to_float(image), to_float(image))
 
     def configure_optimizers(self) -> Any:
-        """AdamW over what is trainable, cosine from lr to min_lr by epoch or by step."""
+        """The recipe's optimiser over what is trainable, with its learning rate's schedule."""
         settings = self.config.train
         parameters = [p for p in self.model.parameters() if p.requires_grad]
         optimizers: dict[str, Callable[..., torch.optim.Optimizer]] = {
@@ -198,15 +193,10 @@ class ChangeTask(pl.LightningModule):
             fused=parameters[0].is_cuda,
         )
         by_step = settings.schedule == "step"
-        total = int(self.trainer.estimated_stepping_batches) if by_step else settings.epochs
-        low = settings.min_lr / settings.lr
-
-        def cosine(step: int) -> float:
-            # The last period runs at the minimum: 0 -> 1, total - 1 -> low.
-            position = min(step / max(total - 1, 1), 1.0)
-            return low + (1 - low) * 0.5 * (1 + math.cos(math.pi * position))
-
-        scheduler = torch.optim.lr_scheduler.LambdaLR(optimizer, cosine)
+        periods = int(self.trainer.estimated_stepping_batches) if by_step else settings.epochs
+        scheduler = torch.optim.lr_scheduler.LambdaLR(
+            optimizer, lambda period: learning_rate(period, periods, settings)
+        )
         interval = "step" if by_step else "epoch"
         return {
             "optimizer": optimizer,

@@ -33,8 +33,8 @@ from adadino.errors import ConfigError, TrainingError
 from adadino.files import locked, write_atomic
 from adadino.model.adadino import AdaDINO
 from adadino.model.lite0 import Lite0, load_lite0
+from adadino.reporting.tables import csv_text
 from adadino.runtime.devices import choose_device
-from adadino.training.callbacks import as_csv
 from adadino.training.folder import abandoned
 from adadino.training.pretrain.archive import read_tiles
 from adadino.training.pretrain.distill import (
@@ -320,7 +320,7 @@ def _keep(
     step: int,
     history: list[dict[str, float]],
 ) -> None:
-    write_atomic(folder / HISTORY, as_csv(history))
+    write_atomic(folder / HISTORY, csv_text(list(history[0]), history))
     state = {
         "student": student.state_dict(),
         "optimizer": optimizer.state_dict(),
