@@ -109,7 +109,7 @@ def fingerprint(pairs: Iterable[PairFiles]) -> str:
 
 
 def warn_of_leakage(splits: Mapping[str, Sequence[PairFiles]]) -> None:
-    """Warn if two splits are the same pairs: what is scored there was seen before.
+    """Warn if two splits are the same pairs: a score on one is no score on unseen pairs.
 
     Args:
         splits: The pairs of each split. Files are read only where all names are equal.
@@ -118,8 +118,8 @@ def warn_of_leakage(splits: Mapping[str, Sequence[PairFiles]]) -> None:
         same_names = {pair.name for pair in pairs} == {pair.name for pair in others}
         if same_names and fingerprint(pairs) == fingerprint(others):
             warnings.warn(
-                f"{one} and {two} hold the same {len(pairs)} pairs ({fingerprint(pairs)}): a score "
-                f"on {two} says nothing about unseen places. Replace one of them.",
+                f"{one} and {two} hold the same {len(pairs)} pairs ({fingerprint(pairs)}): a model "
+                "that was trained or chosen on one has seen the other. Replace one of them.",
                 LeakageWarning,
                 stacklevel=2,
             )

@@ -30,10 +30,24 @@ LABELS: dict[Metric, str] = {
     "parameters": "params, M",
     "minutes": "training, min",
 }
-QUICK_NOTE = (
+_QUICK = (
     "Not a reproduction: a tiny model with a random backbone, a few steps on synthetic tiles. "
     "It shows that the machinery runs from end to end; the figures mean nothing."
 )
+
+
+def caption(table: Table, seeds: Sequence[int], *, jobs: int, quick: bool) -> str:
+    """How a table's own figures were made, in a line or two."""
+    if quick:
+        return _QUICK
+    study = table.rows[0].study
+    text = f"Ours: seeds {','.join(map(str, seeds))}, {study.split} split, {study.checkpoint} epoch"
+    text += ", one matrix."
+    if len(seeds) > 1:
+        text += " ± is half the range over the seeds."
+    if jobs > 1 and "minutes" in table.metrics:
+        text += f" Minutes of training while {jobs} models shared the device."
+    return text
 
 
 def header(table: Table) -> list[str]:

@@ -10,6 +10,8 @@ from adadino.experiments.table import (
     NO_CGLA,
     NO_PRIOR,
     OURS,
+    RANDOM_NOTE,
+    REAL_PAIRS,
     Metric,
     Row,
     Study,
@@ -49,7 +51,7 @@ def _small(name: str, *overrides: str, ranked: bool = False) -> Row:
 
 BUILD_UP = Table(
     "small-build-up",
-    "A small frozen backbone on real pairs: the build-up",
+    f"A small frozen backbone {REAL_PAIRS}: the build-up",
     ("f1_levir", "f1_clcd"),
     (
         _small("Frozen baseline", *OURS, *NO_CGLA),
@@ -63,7 +65,7 @@ BUILD_UP = Table(
 
 SMALL_ABLATION = Table(
     "small-ablation",
-    "A small frozen backbone on real pairs: the ablation",
+    f"A small frozen backbone {REAL_PAIRS}: the ablation",
     ("f1_levir", "f1_clcd"),
     (
         _small("w/o delta injection", *OURS, "model.cgla.delta=none"),
@@ -82,11 +84,12 @@ SMALL_ABLATION = Table(
         _small("4/16, w/o CGLA", *budget(4), *NO_CGLA),
         _small("4/16, w/ CGLA", *budget(4), *NO_PRIOR),
     ),
+    footer=(RANDOM_NOTE,),
 )
 
 WHY = Table(
     "small-why",
-    "A small frozen backbone on real pairs: what CGLA would need",
+    f"A small frozen backbone {REAL_PAIRS}: what CGLA would need",
     ("f1_levir", "f1_clcd"),
     (
         _small("+ CGLA, eta from 0.5", *OURS, *NO_PRIOR, "model.cgla.eta=0.5"),
@@ -140,7 +143,7 @@ def _quotation(f1: dict[str, float]) -> str:
 
 PEER_TABLE = Table(
     "peers",
-    "AdaDINO and its peers on real pairs, one budget for all",
+    f"AdaDINO and its peers {REAL_PAIRS}, one budget for all",
     (
         "f1_levir",
         "iou_levir",

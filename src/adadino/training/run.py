@@ -22,7 +22,7 @@ from typing import Any, NamedTuple
 import pytorch_lightning as pl
 import torch
 
-from adadino.data.folder import PairFolder
+from adadino.data.folder import PairFolder, warn_of_leakage
 from adadino.errors import (
     AdaDINOError,
     BackboneWarning,
@@ -93,8 +93,10 @@ def train(
         config = same_update(folder, config)
     sets = open_splits(config)
     trainer = _trainer(config, sets["val"], folder, quiet=quiet, device=device)
-    # Lightning starts this very command again for every further device; one of them keeps house.
+    # Lightning starts this command again for every further device; one of them writes and warns.
     first = trainer.is_global_zero
+    if first:
+        warn_of_leakage({split: pairs.pairs for split, pairs in sets.items()})
     if first and config.train.accumulate != given.train.accumulate:
         warnings.warn(
             f"the run goes on with {config.train.devices * config.train.nodes} devices: it "
