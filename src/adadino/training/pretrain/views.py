@@ -1,4 +1,8 @@
-"""An archive of images without labels, as tiles for pretraining; it may be larger than memory."""
+"""Images without labels for pretraining: tiles of an archive, and views cut from the tiles.
+
+The archive may be larger than memory: sizes are read first, so that only the tiles that are kept,
+and one image, are held.
+"""
 
 from __future__ import annotations
 
@@ -6,8 +10,12 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
+import torch
+import torch.nn.functional as F
 from numpy.typing import NDArray
+from torch import Tensor
 
+from adadino.data.augment import jitter
 from adadino.data.images import is_image, read_image, read_size
 from adadino.data.synthetic import make_pair
 from adadino.errors import DataError
@@ -18,11 +26,9 @@ def read_tiles(
 ) -> NDArray[np.uint8]:
     """Cut every image of an archive into tiles (N, 3, side, side).
 
-    Sizes are read first, so that no more than the tiles that are kept, and one image, are held.
-
     Args:
         folders: Where its images are, at any depth; labels are left out.
-        side: Of a tile, in pixels.
+        side: Side of a tile in pixels.
         limit: At most so many tiles, drawn evenly.
         synthetic: Scenes of the synthetic world to add, both dates of each.
 
@@ -72,3 +78,57 @@ def _at_least(image: NDArray[np.uint8], side: int) -> NDArray[np.uint8]:
     if not any(missing):
         return image
     return np.pad(image, [(0, missing[0]), (0, missing[1]), (0, 0)], mode="symmetric")
+
+
+def draw_views(
+    tiles: Tensor,
+    count: int,
+    *,
+    size: int,
+    zoom: tuple[float, float],
+    generator: torch.Generator,
+) -> Tensor:
+    """Draw views, cut out, flipped and turned: (count, 3, size, size) in [0, 1].
+
+    Args:
+        tiles: (N, 3, H, W) uint8.
+        count: How many; a tile may give several.
+        size: Side of a view.
+        zoom: Least and greatest side of a cut-out, as shares of the tile's.
+        generator: The only source of randomness, on the tiles' device.
+    """
+
+    def draw(*shape: int) -> Tensor:
+        return torch.rand(*shape, generator=generator, device=tiles.device)
+
+    chosen = tiles[(draw(count) * len(tiles)).long()].float().div_(255)
+    side = zoom[0] + (zoom[1] - zoom[0]) * draw(count)
+    sign = torch.where(draw(count, 2) < 0.5, -1.0, 1.0) * side[:, None]
+    centre = (2 * draw(count, 2) - 1) * (1 - side[:, None])
+    turned = draw(count) < 0.5
+    zero = torch.zeros_like(side)
+    x = torch.where(turned[:, None], torch.stack((zero, sign[:, 0]), 1), F.pad(sign[:, :1], (0, 1)))
+    y = torch.where(turned[:, None], F.pad(sign[:, 1:], (0, 1)), torch.stack((zero, sign[:, 1]), 1))
+    theta = torch.cat((torch.stack((x, y), 1), centre[:, :, None]), dim=2)  # (B, 2, 3)
+    grid = F.affine_grid(theta, [count, 3, size, size], align_corners=False)
+    return F.grid_sample(chosen, grid, padding_mode="reflection", align_corners=False)
+
+
+def enlarge(views: Tensor, scale: float) -> Tensor:
+    """The views at the encoder's size, not normalised: the teacher scales them itself.
+
+    Not by the model's own enlargement, whose aligned corners lie up to a quarter of a pixel off: a
+    teacher of convolutions was trained on pixels with centres.
+    """
+    if scale == 1:
+        return views
+    images = F.interpolate(views, scale_factor=float(scale), mode="bilinear", align_corners=False)
+    return images.contiguous(memory_format=torch.channels_last)
+
+
+def recolour(views: Tensor, strength: float, generator: torch.Generator) -> Tensor:
+    """Change brightness, contrast and saturation of every view, in an order of its own."""
+    device, count = views.device, len(views)
+    factors = 1 + strength * (2 * torch.rand(count, 3, generator=generator, device=device) - 1)
+    order = torch.rand(count, 3, generator=generator, device=device).argsort(dim=1)
+    return jitter(views.clone()[:, None], factors, order)[:, 0]
