@@ -36,10 +36,11 @@ class Protocol:
     k: int | None = None
     """FFN chunks to execute; None is the model's own number."""
     threshold: float = 0.5
+    """Probability from which a pixel counts as changed."""
     swap: bool = False
     """Exchange the two dates."""
     shuffle: int | None = None
-    """Seed of the order of the pairs; None is by name."""
+    """Seed of a random order of the pairs; None is the order of their names."""
 
     def __post_init__(self) -> None:
         if self.batch < 1:

@@ -31,7 +31,9 @@ def command(
         Literal["default", "batch-size", "ordering", "swap"],
         typer.Option(help="App. B: batch sizes 1/4/8/16, five orders, or swapped dates."),
     ] = "default",
-    batch: Annotated[int | None, typer.Option(min=1, help="Pairs per batch; 16.")] = None,
+    batch: Annotated[
+        int | None, typer.Option(min=1, help="Pairs per batch; 16 by default.")
+    ] = None,
     k: Annotated[int | None, typer.Option(help="FFN chunks to execute.")] = None,
     tile: Annotated[int | None, typer.Option(help="Score tiles of this side.")] = None,
     threshold: Annotated[float, typer.Option(help="Probability from which a pixel changed.")] = 0.5,

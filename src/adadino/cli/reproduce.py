@@ -35,7 +35,7 @@ def command(
             "peers",
             "all",
         ],
-        typer.Argument(help="Which table; all are the paper's seven."),
+        typer.Argument(help="Which table; `all` is the paper's seven."),
     ],
     peers: Annotated[
         bool,
@@ -43,13 +43,14 @@ def command(
     ] = False,
     row: Annotated[
         list[str] | None,
-        typer.Option(help="Only the row of this name, or those with it in theirs; again for more."),
+        typer.Option(help="Only the rows whose names contain this; may be given several times."),
     ] = None,
     data: Annotated[
         Path | None, typer.Option(help="Folder with sysu-cd/, whu-cd/, levir-cd/, levir-cd-plus/.")
     ] = None,
     backbone: Annotated[
-        str | None, typer.Option(help="ViT-L/16 SAT-493M weights; a small table's own.")
+        str | None,
+        typer.Option(help="ViT-L/16 SAT-493M weights; for a small table, a small backbone's."),
     ] = None,
     output: Annotated[
         Path, typer.Option("-o", "--output", help="Where models, results and tables are kept.")

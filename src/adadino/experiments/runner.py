@@ -125,7 +125,7 @@ def _together(table: Table, setting: Setting, say: Say) -> None:
 
 
 def _end_with_parent() -> None:
-    """Leave no orphan: a killed command's processes would go on training, and hold its pipes."""
+    """End with the parent: a killed command's processes would go on training and hold its pipes."""
     parent = multiprocessing.parent_process()
     assert parent is not None
 
@@ -137,7 +137,7 @@ def _end_with_parent() -> None:
 
 
 def _alone(rows: Sequence[tuple[Row, int]], setting: Setting) -> None:
-    """One model in a process of its own, and the rows that it is scored for."""
+    """Train one model in a process of its own, and score it for its rows."""
     with _one_thread() if setting.quick else nullcontext():
         for row, seed in rows:
             _result(row, seed, setting)

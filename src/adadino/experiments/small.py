@@ -108,19 +108,19 @@ WHY = Table(
     ),
 )
 """CGLA begins as almost nothing (0.05 x 0.05 of a gated update), and a small budget has a hundredth
-of the paper's steps to grow it; in bf16 the first of them are rounded away, in float32 none. Depths
-move the taps with them."""
+of the paper's steps in which it can grow. In bf16 the first of them are rounded away, in float32
+none. Other depths also move the taps."""
 
 IMAGENET = "model.stream.weights=imagenet"
 STREAM = ("model.stream.name=lite0", IMAGENET, "model.order_invariant=true")
-"""As in the bundled model."""
+"""The stream of the bundled model."""
 
 
 def _peer(spec: PeerSpec) -> Row:
     """A comparator in the one budget: same steps, data, augmentation and loss.
 
-    The optimiser with its learning rate is the published one, because neither means anything
-    without the other; the schedule is everybody's. What was published without one has the study's.
+    Optimiser and learning rate are the published ones, because neither means anything without the
+    other; a peer that was published without them takes the study's. The schedule is one for all.
     """
     overrides = [f"model.peer={spec.name}"]
     if spec.trunk:

@@ -51,8 +51,8 @@ class Study:
     checkpoint: Literal["best", "final"] = "best"
     """`best` was chosen on the validation split; `final` is the last epoch, chosen by nothing."""
     recorded: bool = False
-    """Time a CUDA graph, where there is one to record: eager, as the paper measures, a small model
-    is as fast as Python issues its kernels, whatever they compute."""
+    """Time a CUDA graph where one can be recorded. Run eagerly, as the paper measures, a small
+    model is only as fast as Python issues its kernels."""
 
 
 PAPER = Study()
@@ -108,7 +108,7 @@ def quickened(table: Table) -> Table:
 
 
 def only(table: Table, names: Sequence[str]) -> Table:
-    """The rows of a table that are called so, or have one of these in their name, in any case.
+    """A table of the rows with these names; where no name is equal, of those that contain one.
 
     Raises:
         ConfigError: There is no such row.
@@ -124,5 +124,5 @@ def only(table: Table, names: Sequence[str]) -> Table:
             )
         wanted |= found
     rows = tuple(row for row in table.rows if row.name in wanted)
-    # Under a name of its own: a whole table that was written before stays.
+    # Another name, so that a whole table that was written before stays.
     return dataclasses.replace(table, name=f"{table.name}-rows", rows=rows)

@@ -122,7 +122,7 @@ def training_curves(history: Sequence[dict[str, float]], path: Path | str) -> No
             ylim=(0, 100),
         )
         for axis in (left, right):
-            axis.xaxis.get_major_locator().set_params(integer=True)
+            axis.locator_params(axis="x", integer=True)
             axis.grid(alpha=0.3)
             axis.legend()
 

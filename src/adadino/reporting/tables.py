@@ -18,6 +18,7 @@ def csv_text(header: Sequence[str], rows: Iterable[Sequence[object] | Mapping[st
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(header)
     for row in rows:
-        named = isinstance(row, Mapping)
-        writer.writerow([row.get(name, "") for name in header] if named else row)
+        if isinstance(row, Mapping):
+            row = [row.get(name, "") for name in header]
+        writer.writerow(row)
     return text.getvalue()

@@ -4,8 +4,8 @@
     card.md
 
 `best/` holds the trained tensors of the epoch with the highest validation F1, `final/` those of the
-last epoch, which nothing chose; `last.ckpt` all that is needed to go on. The test split is never
-looked at.
+last epoch, which nothing chose, and `last.ckpt` all that is needed to go on. The test split is
+never read.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from adadino.model.detector import Detector
 from adadino.peers import find_peer
 from adadino.reporting.card import run_card
 from adadino.training.callbacks import AtomicCheckpointIO, Bar, Keeper, Reporter
-from adadino.training.config import RunConfig
+from adadino.training.config import RunConfig, TrainConfig
 from adadino.training.data import PairData, open_splits
 from adadino.training.folder import (
     CARD,
@@ -63,7 +63,7 @@ class RunResult(NamedTuple):
     resumed: bool
     history: list[dict[str, float]]
     seconds: float
-    """Spent training, validation and interrupted parts included."""
+    """Seconds of training, with validation and the parts before an interruption."""
 
 
 def train(
@@ -74,7 +74,7 @@ def train(
     Args:
         config: The run.
         overwrite: Start anew where the folder holds another run.
-        quiet: No progress.
+        quiet: Print no progress.
         device: "cpu" leaves a GPU alone; otherwise it is taken if there is one.
 
     Raises:
@@ -98,14 +98,8 @@ def train(
     if first:
         warn_of_leakage({split: pairs.pairs for split, pairs in sets.items()})
     if first and config.train.accumulate != given.train.accumulate:
-        warnings.warn(
-            f"the run goes on with {config.train.devices * config.train.nodes} devices: it "
-            f"accumulates {config.train.accumulate} steps instead of {given.train.accumulate}, so "
-            f"that an update still sees {config.train.pairs_per_update} pairs.",
-            DevicesWarning,
-            stacklevel=2,
-        )
-    # A new run's first: weights that cannot be read should leave no folder behind.
+        _warn_of_devices(config.train, instead_of=given.train.accumulate)
+    # Built before a new run's folder is made: weights that cannot be read leave no folder behind.
     model = None if begun(folder) else _make_model(config, warn=first)
     with locked(folder, "training run") if first else contextlib.nullcontext():
         if first:
@@ -117,20 +111,34 @@ def train(
         _fit(trainer, task, sets, folder, resume=resume)
         epochs = int(task.history[-1]["epoch"])
         if first:
-            environment = json.loads((folder / ENVIRONMENT).read_text(encoding="utf-8"))
             unnamed = task.model.config.backbone.weights is None
             save(task.model, folder / FINAL, with_backbone=unnamed, extra={"epoch": epochs})
-            card = run_card(
-                task.model,
-                task.history,
-                environment,
-                recipe=config.train.summary,
-                batch=config.train.batch,
-                original=None if config.model.peer is None else find_peer(config.model.peer),
-            )
-            write_atomic(folder / CARD, card)
+            _write_card(task, folder)
     resumed = resume is not None
     return RunResult(folder, epochs, task.best_f1, resumed, task.history, task.seconds)
+
+
+def _warn_of_devices(settings: TrainConfig, *, instead_of: int) -> None:
+    warnings.warn(
+        f"the run goes on with {settings.devices * settings.nodes} devices: it accumulates "
+        f"{settings.accumulate} steps instead of {instead_of}, so that an update still sees "
+        f"{settings.pairs_per_update} pairs.",
+        DevicesWarning,
+        stacklevel=3,
+    )
+
+
+def _write_card(task: ChangeTask, folder: Path) -> None:
+    config, peer = task.config.train, task.config.model.peer
+    card = run_card(
+        task.model,
+        task.history,
+        json.loads((folder / ENVIRONMENT).read_text(encoding="utf-8")),
+        recipe=config.summary,
+        batch=config.batch,
+        original=None if peer is None else find_peer(peer),
+    )
+    write_atomic(folder / CARD, card)
 
 
 def _on_gpu(device: str) -> bool:

@@ -41,7 +41,7 @@ class ChangeTask(pl.LightningModule):
         self.model, self.config = model, config
         self.augment = Augment(config.augment)
         self.steps: dict[int | None, Step] = {}
-        """By budget k, None for a peer; a dict, so that the model is not registered twice."""
+        """The step of each budget k, None for a peer. A dict does not register the model again."""
         self.losses: list[LossParts] = []
         self.schedule: dict[str, float] = {}
         """Where the schedules stood at the last step."""
@@ -52,7 +52,7 @@ class ChangeTask(pl.LightningModule):
         """One row for each finished epoch; travels in the checkpoint."""
         self.best_f1 = -1.0
         self.seconds = 0.0
-        """How long this run has been training, as of its last checkpoint."""
+        """Seconds that this run had been training at its last checkpoint."""
         self.began = time.monotonic()
 
     def on_train_start(self) -> None:
@@ -102,7 +102,7 @@ class ChangeTask(pl.LightningModule):
         return self.steps[k]
 
     def on_after_backward(self) -> None:
-        """Before a graph is replayed into the same accumulation, save what it wrote."""
+        """Between accumulated steps, save the gradients that a graph's next replay overwrites."""
         if self.config.train.cuda_graph and self.config.train.accumulate > 1:
             keep_gradients(self.model)
 
@@ -168,10 +168,10 @@ class ChangeTask(pl.LightningModule):
         self.log_dict({f"train/{k}": v for k, v in means.items()})
 
     def run_along(self) -> None:
-        """Run the model for nothing until this rank has run it as often as the one with most."""
+        """Run the model idly until this rank has run it as often as the busiest one."""
         assert self.validated is not None, "every rank has a share of the validation split"
         done, image = self.validated
-        # Counted and not asked for: the others are in the middle of a pass, and could not answer.
+        # Computed and not communicated: the other ranks are in the middle of a pass.
         pairs = len(cast(Any, self.trainer.val_dataloaders).dataset)
         most = math.ceil(math.ceil(pairs / self.config.train.batch) / self.trainer.world_size)
         for _ in range(most - done):

@@ -86,7 +86,7 @@ def plan_tiles(scenes: Iterable[SceneFiles], tile: int, *, padded: bool) -> list
 
 
 def size_notes(plans: Sequence[SceneTiles], tile: int, *, padded: bool) -> list[str]:
-    """Say what became of edges that do not fill a tile."""
+    """Notes on what became of edges that do not fill a tile."""
     ragged = [plan for plan in plans if plan.height % tile or plan.width % tile]
     if not ragged:
         return []
@@ -140,7 +140,7 @@ def cut(plans: Sequence[SceneTiles], dest: Path, tile: int, progress: Progress |
 
 
 def tile_paths(plan: SceneTiles, dest: Path) -> list[Path]:
-    """All files that a plan gives."""
+    """All files that a scene's tiles are written to."""
     return [path for role in plan.scene.by_role() for path in _paths(plan, dest, role)]
 
 

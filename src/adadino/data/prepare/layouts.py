@@ -61,8 +61,8 @@ def find_scenes(
     Args:
         members: What the source holds.
         source: What errors call it.
-        single_name: Where before, after and label folders hold one file each, pair these files
-            whatever they are called, and call the scene so. None insists on equal stems.
+        single_name: Name of a scene whose before, after and label folders hold one file each:
+            these files are paired whatever they are called. None pairs by equal stems only.
 
     Returns:
         The scenes, sorted by split and name, and notes for the manifest.

@@ -25,7 +25,7 @@ class Settings:
     tile: int
     seed: int
     source_digest: str
-    """Of the source's files: `archives.Source.digest`."""
+    """Digest of the source's files (`archives.Source.digest`)."""
 
 
 @dataclass(frozen=True)

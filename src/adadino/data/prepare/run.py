@@ -88,11 +88,8 @@ def prepare(
                 # Once more: another process may have finished it while this one made its plans.
                 found = None if overwrite else _finished(dest, settings)
                 if found is None:
-                    staging = stage(
-                        dest,
-                        _as_text(settings),
-                        anew=overwrite or _source_changed(dest, settings),
-                    )
+                    anew = overwrite or _source_changed(dest, settings)
+                    staging = stage(dest, _as_text(settings), anew=anew)
                     # A manifest in there: the last run was stopped while it moved the splits.
                     if not (staging / MANIFEST).exists():
                         cut(plans, staging, tile, progress)

@@ -74,8 +74,8 @@ PLANS = {
     ),
 }  # fmt: skip
 DRAWN = ("grid", "organic", "rural")
-"""The plans that seeds choose from. The others are had by name only, so that what was trained on
-the world of the default settings has never seen them."""
+"""The plans that seeds choose from. The others must be asked for by name, so that a model that was
+trained on the default world has never seen them."""
 
 
 class Frame:

@@ -86,7 +86,7 @@ class World:
 
 
 HELD_OUT = World(plan="radial", season="drought", empty=0.0)
-"""The world of the demos: a plan and a season that no set of the default settings holds."""
+"""The world of the demos: a plan and a season that the default settings never give."""
 
 
 def make_pair(

@@ -81,7 +81,7 @@ def write_dataset(
         size: As for `make_pair`.
         world: As for `make_pair`.
         geotiff: As for `write_pair`.
-        resume: Keep the pairs that are there; the caller knows that the settings were the same.
+        resume: Keep the pairs that are there; the caller must know that the settings are the same.
         progress: Called with (pairs done, pairs in all) after every pair.
 
     Returns:

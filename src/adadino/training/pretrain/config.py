@@ -41,7 +41,7 @@ class PretrainConfig:
     """Strength of brightness, contrast and saturation changes. The student sees them, the teacher
     does not: what light and season change is not what the features should say."""
     limit: int = 8000
-    """Most tiles held in memory; more are sampled evenly."""
+    """The most tiles held in memory; a larger archive is sampled evenly."""
     every: int = 500
     """Steps between checkpoints and probes."""
     precision: Literal["32", "bf16"] = "bf16"
