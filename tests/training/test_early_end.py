@@ -80,7 +80,7 @@ def test_out_of_memory_says_what_to_lower(data, tmp_path, monkeypatch):
 
 def test_a_full_disk_says_so_and_spares_the_checkpoint(data, tmp_path, monkeypatch, trained):
     full = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-    after_one_epoch(monkeypatch, callbacks.pictures, "curves", raising(full))(tmp_path)
+    after_one_epoch(monkeypatch, callbacks.pictures, "training_curves", raising(full))(tmp_path)
     with pytest.raises(TrainingError, match=r"No space left .*Finished epochs are safe in"):
         run(data, tmp_path)
     expect_one_epoch(tmp_path)
