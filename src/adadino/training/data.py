@@ -24,7 +24,11 @@ Loader = DataLoader[tuple[Tensor, Tensor, Tensor, int]]
 
 
 def open_splits(config: RunConfig) -> dict[str, PairFolder]:
-    """Training and validation pairs, each of one size: a batch is one tensor."""
+    """Open the training and the validation pairs, each of one size: a batch is one tensor.
+
+    Raises:
+        ConfigError: There are no pairs, or they do not fit the model or the augmentation.
+    """
     data, size = config.data, config.augment.size
     stride = getattr(kind_of(config.model), "stride", config.model.stride)
     if not any(data.root):
@@ -33,7 +37,7 @@ def open_splits(config: RunConfig) -> dict[str, PairFolder]:
         raise ConfigError(
             f"augment.size is {size}, must be a multiple of the model's stride, {stride} pixels."
         )
-    # A folder named twice counts twice in training; scores never do.
+    # A folder that is named twice counts twice in training, and once in validation.
     roots = {"train": data.root, "val": tuple(dict.fromkeys(data.root))}
     sets = {
         split: PairFolder(root, split, tile=data.tile, cache=data.cache)
