@@ -21,7 +21,7 @@ import numpy as np
 from rasterio.crs import CRS
 from rasterio.transform import from_origin
 
-from adadino.data.synthetic.world import World, make_pair
+from adadino.data.synthetic import World, make_pair
 from adadino.geo.grid import Grid
 from adadino.geo.polygons.seams import join_parts, load_part, save_part, trace_part
 from adadino.geo.polygons.vector import measured

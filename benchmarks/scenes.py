@@ -34,7 +34,7 @@ from rasterio.windows import Window
 from torch import Tensor
 
 from adadino.config import PRESETS
-from adadino.data.synthetic.world import World, make_pair
+from adadino.data.synthetic import World, make_pair
 from adadino.model.detector import Detector, Normalize, Output
 from adadino.scene import SceneOptions, predict_scene
 

@@ -21,9 +21,9 @@ import torch
 from adadino.benchmark.cost import exact_fp32
 from adadino.config import preset
 from adadino.data.augment import Augment
+from adadino.losses import weigh
 from adadino.model.adadino import AdaDINO
-from adadino.training.graph import Step, StepLoss, record, weigh
-from adadino.training.speed import ready
+from adadino.training.step import Step, StepLoss, record, set_up
 
 
 def measure(args: argparse.Namespace, mode: str, k: int) -> dict[str, object]:
@@ -36,7 +36,7 @@ def measure(args: argparse.Namespace, mode: str, k: int) -> dict[str, object]:
     with device:
         model = AdaDINO(config).train()
     compiled = mode in ("fast", "graph")
-    ready(model, precision="32" if mode == "paper" else "bf16", compile=compiled)
+    set_up(model, precision="32" if mode == "paper" else "bf16", compile=compiled)
     parameters = [p for p in model.parameters() if p.requires_grad]
     optimizer = torch.optim.AdamW(parameters, lr=1e-4, fused=device.type == "cuda")
     augment = Augment()

@@ -19,7 +19,7 @@ from adadino.area import predict_area, units
 from adadino.area.units import Dates
 from adadino.config import BackboneConfig, BSCSConfig, CGLAConfig, Config, CPGRConfig
 from adadino.data.prepare.run import prepare
-from adadino.data.synthetic.world import write_dataset, write_geotiff_pair
+from adadino.data.synthetic import write_dataset, write_geotiff_pair
 from adadino.export import ExportOptions, export, write
 from adadino.model.adadino import AdaDINO
 from adadino.model.checkpoint import load, save

@@ -108,7 +108,7 @@ class CommandLine(Target):
     def seeds(self) -> Sequence[bytes]:
         """Files for the lines to name."""
         from adadino.data.prepare.run import prepare
-        from adadino.data.synthetic.world import write_dataset
+        from adadino.data.synthetic import write_dataset
         from adadino.model.checkpoint import save
 
         tif = GeoTiff(self.folder)

@@ -164,7 +164,7 @@ class Manifests(Target):
     def seeds(self) -> Sequence[bytes]:
         """A real one."""
         from adadino.data.prepare.run import prepare
-        from adadino.data.synthetic.world import write_dataset
+        from adadino.data.synthetic import write_dataset
 
         write_dataset(self.folder / "source", {"train": 1, "val": 1, "test": 1}, size=16)
         prepare("folder", self.folder / "source", self.folder / "set", tile=16)
@@ -188,7 +188,7 @@ class Archive(Target):
 
     def seeds(self) -> Sequence[bytes]:
         """Stored and compressed, and one in another."""
-        from adadino.data.synthetic.world import write_dataset
+        from adadino.data.synthetic import write_dataset
 
         write_dataset(self.folder / "source", {"train": 1, "val": 1, "test": 1}, size=8)
         found = []

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 import adadino
-from adadino.data.synthetic.world import make_pair
+from adadino.data.synthetic import make_pair
 from adadino.model.checkpoint import read_settings
 from adadino.model.weights import bundled
 

@@ -12,7 +12,7 @@ from PIL import Image
 from torch import nn
 
 from adadino.data.folder import PairFolder, fingerprint
-from adadino.data.synthetic.world import write_dataset
+from adadino.data.synthetic import write_dataset
 from adadino.errors import ConfigError
 from adadino.evaluation import PROTOCOLS, Protocol, evaluate, pr_picture
 from adadino.metrics import Confusion

@@ -16,7 +16,7 @@ from rasterio.transform import from_origin
 from adadino.area.units import Dates
 from adadino.data.folder import PairFolder
 from adadino.data.prepare.run import prepare
-from adadino.data.synthetic.world import write_dataset, write_geotiff_pair
+from adadino.data.synthetic import write_dataset, write_geotiff_pair
 from adadino.errors import AdaDINOError
 from adadino.evaluation import Protocol, evaluate
 from adadino.export import ExportOptions, export

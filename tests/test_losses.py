@@ -14,7 +14,6 @@ from adadino.losses import (
     cgla_loss,
     dice_loss,
     focal_loss,
-    lambda_cgla,
     total_loss,
 )
 
@@ -174,14 +173,6 @@ def test_cgla_gradient_raises_changed_cells_and_lowers_the_others() -> None:
     cgla_loss(delta, target).backward()  # type: ignore[no-untyped-call]
     assert delta.grad is not None
     assert torch.equal(delta.grad[0, 0].sign(), torch.tensor([[-1.0, 1.0], [1.0, 1.0]]))
-
-
-def test_lambda_is_zero_for_five_epochs_then_linear_over_ten() -> None:
-    assert [lambda_cgla(e) for e in (0, 2.5, 4.999, 5)] == [0, 0, 0, 0]
-    assert lambda_cgla(6) == pytest.approx(0.001)
-    assert lambda_cgla(7.5) == pytest.approx(0.0025)
-    assert lambda_cgla(14) == pytest.approx(0.009)
-    assert [lambda_cgla(e) for e in (15, 100)] == [0.01, 0.01]
 
 
 @pytest.mark.parametrize("kind", DICE_KINDS)

@@ -21,7 +21,7 @@ from affine import Affine
 from PIL import Image
 from rasterio.windows import Window
 
-from adadino.data.synthetic.world import make_pair
+from adadino.data.synthetic import make_pair
 from adadino.errors import AdaDINOError, AdaDINOWarning, InputError, VectorWarning, WriteError
 from adadino.geo.grid import Grid
 from adadino.geo.polygons.vector import polygons

@@ -19,7 +19,7 @@ from rasterio.windows import Window
 from typer.testing import CliRunner
 
 from adadino.cli.app import app
-from adadino.data.synthetic.world import make_pair, write_geotiff_pair
+from adadino.data.synthetic import make_pair, write_geotiff_pair
 from adadino.errors import (
     AdaDINOError,
     BandWarning,

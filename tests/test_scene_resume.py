@@ -9,7 +9,7 @@ import time
 
 import pytest
 
-from adadino.data.synthetic.world import write_geotiff_pair
+from adadino.data.synthetic import write_geotiff_pair
 from adadino.errors import WriteError
 from tests.scene_runs import a_model, run, run_and_hang
 

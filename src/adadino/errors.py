@@ -56,6 +56,10 @@ class BackboneWarning(AdaDINOWarning):
     """The model runs on random backbone weights."""
 
 
+class LeakageWarning(AdaDINOWarning):
+    """Two splits of a dataset are the same pairs."""
+
+
 class VectorWarning(AdaDINOWarning):
     """Polygons are written without a coordinate system: their areas are in pixels."""
 

@@ -7,8 +7,6 @@ figures.
 
 from __future__ import annotations
 
-import csv
-import io
 import random
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
@@ -23,8 +21,10 @@ from adadino.data.folder import PairFolder, fingerprint
 from adadino.errors import ConfigError, WeightsError
 from adadino.files import write_atomic
 from adadino.metrics import Confusion, Histogram, confusion_counts
+from adadino.reporting import pictures
+from adadino.reporting.tables import csv_text
 
-Report = Callable[[int, int, str], None]
+Progress = Callable[[int, int, str], None]
 
 
 @dataclass(frozen=True)
@@ -36,10 +36,11 @@ class Protocol:
     k: int | None = None
     """FFN chunks to execute; None is the model's own number."""
     threshold: float = 0.5
+    """Probability from which a pixel counts as changed."""
     swap: bool = False
     """Exchange the two dates."""
     shuffle: int | None = None
-    """Seed of the order of the pairs; None is by name."""
+    """Seed of a random order of the pairs; None is the order of their names."""
 
     def __post_init__(self) -> None:
         if self.batch < 1:
@@ -48,8 +49,8 @@ class Protocol:
             raise ConfigError(f"threshold is {self.threshold}, must be at least 0 and below 1.")
 
 
-class Row(NamedTuple):
-    """One tile's matrix."""
+class TileScore(NamedTuple):
+    """One tile's confusion matrix."""
 
     name: str
     confusion: Confusion
@@ -64,7 +65,7 @@ class Evaluation:
     tiles: int
     tile: str
     fingerprint: str
-    rows: list[Row] = field(repr=False)
+    rows: list[TileScore] = field(repr=False)
     histogram: Histogram = field(repr=False)
 
     def as_dict(self) -> dict[str, Any]:
@@ -86,13 +87,8 @@ class Evaluation:
 
     def write_rows(self, path: Path | str) -> None:
         """Write the per-tile scores as CSV."""
-        text = io.StringIO()
-        names = ["name", *Confusion().as_dict()]
-        writer = csv.DictWriter(text, names, lineterminator="\n")
-        writer.writeheader()
-        for row in sorted(self.rows):
-            writer.writerow({"name": row.name, **row.confusion.as_dict()})
-        write_atomic(path, text.getvalue())
+        rows = ({"name": one.name, **one.confusion.as_dict()} for one in sorted(self.rows))
+        write_atomic(path, csv_text(["name", *Confusion().as_dict()], rows))
 
 
 @torch.inference_mode()
@@ -102,7 +98,7 @@ def evaluate(
     protocol: Protocol | None = None,
     *,
     device: torch.device | str = "cpu",
-    progress: Report | None = None,
+    progress: Progress | None = None,
 ) -> Evaluation:
     """Score a model on labelled pairs.
 
@@ -147,7 +143,7 @@ def evaluate(
         tile=", ".join(f"{h} x {w}" for h, w in sorted(set(dataset.sizes))),
         fingerprint=fingerprint(dataset.pairs),
         rows=[
-            Row(dataset.names[i], Confusion.from_counts(c))
+            TileScore(dataset.names[i], Confusion.from_counts(c))
             for i, c in zip(order, table, strict=True)
         ],
         histogram=histogram,
@@ -201,29 +197,8 @@ def pr_picture(evaluation: Evaluation, path: Path | str, *, suggest: bool) -> fl
     Returns:
         The threshold of the highest F1, if it is to be suggested and anything changed at all.
     """
-    import matplotlib
-
-    matplotlib.use("Agg")
-    from matplotlib import pyplot as plt
-
-    suggest = suggest and evaluation.confusion.tp + evaluation.confusion.fn > 0
-    curve, used = evaluation.histogram.pr_curve(), evaluation.protocol.threshold
-    marked = evaluation.histogram.best_threshold() if suggest else used
-    at = int(marked * len(curve.thresholds))
-    figure, (left, right) = plt.subplots(1, 2, figsize=(9, 3.8), constrained_layout=True)
-    left.plot(100 * curve.recall, 100 * curve.precision)
-    left.plot(
-        100 * curve.recall[at], 100 * curve.precision[at], "o", label=f"threshold {marked:.3f}"
-    )
-    left.set(xlabel="recall, %", ylabel="precision, %", xlim=(0, 100), ylim=(0, 100))
-    left.legend()
-    right.plot(curve.thresholds, 100 * curve.f1)
-    right.axvline(marked, linestyle=":", color="grey")
-    which = "best F1" if suggest else "F1"
-    title = f"{which} {100 * curve.f1[at]:.2f} at {marked:.3f}"
-    right.set(xlabel="threshold", ylabel="F1, %", title=title)
-    for axis in (left, right):
-        axis.grid(alpha=0.3)
-    write_atomic(path, lambda part: figure.savefig(part, dpi=110))
-    plt.close(figure)
-    return marked if suggest else None
+    best = suggest and evaluation.confusion.tp + evaluation.confusion.fn > 0
+    histogram = evaluation.histogram
+    marked = histogram.best_threshold() if best else evaluation.protocol.threshold
+    pictures.pr_curve(histogram.pr_curve(), path, marked=marked, best=best)
+    return marked if best else None

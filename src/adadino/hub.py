@@ -13,15 +13,13 @@ from collections.abc import Mapping
 from os import PathLike
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-import yaml
-
-import adadino
 from adadino.errors import AdaDINOError, ConfigError
 from adadino.files import write_atomic
 from adadino.model.checkpoint import load, save
 from adadino.model.weights import is_hub_id
+from adadino.reporting.card import hub_card
 
 if TYPE_CHECKING:
     import torch
@@ -29,15 +27,6 @@ if TYPE_CHECKING:
     from adadino.model.detector import Detector
 
 CARD = "README.md"
-FIGURES = {
-    "f1": "F1",
-    "iou": "IoU",
-    "precision": "precision",
-    "recall": "recall",
-    "oa": "overall accuracy",
-    "kappa": "kappa",
-}
-"""The metrics of `adadino evaluate`, as the card names them."""
 
 
 def save_pretrained(
@@ -137,60 +126,11 @@ def model_card(
     licence: str | None = None,
 ) -> str:
     """The README of a model, from its configuration and the figures that were measured."""
-    config, carried = model.config, with_backbone or model.config.backbone.trainable
-    head: dict[str, Any] = {
-        "library_name": "adadino",
-        "tags": ["change-detection", "remote-sensing", "image-segmentation"],
-    }
-    named = config.backbone.weights
-    if licence is not None:
-        head["license"] = licence
-    if model.dino is not None and not carried and is_hub_id(named):
-        head["base_model"] = named
-    front = yaml.safe_dump(head, sort_keys=False).strip()
-    trained = sum(p.numel() for p in model.parameters() if p.requires_grad)
-    title = config.peer or f"AdaDINO on {config.backbone.name}"
-    parts = [
-        f"---\n{front}\n---",
-        f"# {title}",
-        "Finds what changed between two co-registered images of one place: RGB in, the probability "
-        "of change of every pixel out.",
-        '```python\nimport adadino\nmodel = adadino.load("OWNER/NAME")  # or this folder\n'
-        "probability = model.predict(before, after)\n```",
-        "## Facts\n\n" + "\n".join(_facts(model, trained, carried=carried)),
-    ]
-    if figures:
-        parts.append("## Figures\n\n" + _table(figures))
-    return "\n\n".join(parts) + "\n"
-
-
-def _facts(model: Detector, trained: int, *, carried: bool) -> list[str]:
-    config = model.config
-    lines = [f"- adadino {adadino.__version__}", f"- trained parameters: {trained:,}"]
-    if model.dino is not None:
-        backbone = config.backbone
-        where = "in this repository" if carried else f"not here: `{backbone.weights or 'unnamed'}`"
-        digest = f" ({backbone.fingerprint})" if backbone.fingerprint else ""
-        lines.append(f"- backbone: {backbone.name}, {where}{digest}")
-    if config.peer is None:
-        lines.append(f"- FFN chunks executed: {config.bscs.k} of {config.bscs.chunks}")
-    mean, std = (", ".join(map(str, v)) for v in model.normalize.values.values())
-    return [*lines, f"- normalisation, inside the model: mean {mean}; std {std}"]
-
-
-def _table(figures: Mapping[str, Mapping[str, float]]) -> str:
-    """Figures in per cent; a column for each that was given, a blank for each that was not."""
-    for data, row in figures.items():
-        for name, value in row.items():
-            if name not in FIGURES:
-                known = ", ".join(FIGURES)
-                raise ConfigError(f"{data} has a figure {name!r}; the card knows {known}.")
-            if not -1 <= value <= 1:
-                raise ConfigError(f"{name} of {data} is {value}, must be a share between -1 and 1.")
-    columns = [name for name in FIGURES if any(name in row for row in figures.values())]
-    lines = ["| data | " + " | ".join(FIGURES[name] for name in columns) + " |"]
-    lines.append("|---" * (len(columns) + 1) + "|")
-    for data, row in figures.items():
-        cells = (f"{100 * row[name]:.2f}" if name in row else "" for name in columns)
-        lines.append(f"| {data} | " + " | ".join(cells) + " |")
-    return "\n".join([*lines, "", "In per cent, as measured with `adadino evaluate`."])
+    named = model.config.backbone.weights
+    return hub_card(
+        model,
+        figures=figures,
+        with_backbone=with_backbone,
+        licence=licence,
+        base_model=named if is_hub_id(named) else None,
+    )

@@ -1,4 +1,4 @@
-"""The training objective: focal, Dice and CGLA terms over five predictions (App. A, eq. S1-S4).
+"""The training objective: focal, Dice and CGLA terms over five predictions (App. A, Eq. S1-S4).
 
 - Two classes need one number: the log-odds of change, z1 - z0. Its log-sigmoid is the log-softmax,
   and because upsampling is linear the difference may be taken first, at half the work.
@@ -12,8 +12,8 @@ classes is then exactly 1 - mean(p_true), which does nothing for class imbalance
 because it is what the paper names; ``foreground`` Dice is the option that does.
 The paper does not say how M^l is resized; we average by area, because that equals supervising every
 pixel of the mask with the response of its cell, and an object smaller than a cell does not vanish.
-The paper does not say over what eq. S3-S4 sum; we sum over the batch, so that every changed pixel
-weighs the same whichever image it is in.
+The paper does not say over what Eq. S3 and Eq. S4 sum; we sum over the batch, so that every changed
+pixel weighs the same whichever image it is in.
 """
 
 from __future__ import annotations
@@ -28,24 +28,29 @@ from torch import Tensor
 from adadino.errors import ConfigError, InputError
 
 DiceKind = Literal["micro", "foreground"]
+LossTerms = tuple[Tensor, Tensor, Tensor]
+"""Focal, Dice and CGLA, as scalars. A plain tuple, because a CUDA graph returns it."""
+
+ALPHA, GAMMA = 0.25, 4.0
+"""The focal loss's weight of unchanged pixels, and the exponent of its focusing factor."""
+MARGIN = 0.1
+"""The delta response above which a changed cell costs nothing."""
 
 _PIXELS = (-3, -2, -1)  # batch, height, width
 
 
 class LossParts(NamedTuple):
-    """The objective and its terms, as scalars: total = focal + dice + lambda * cgla."""
+    """The objective and its terms (Eq. S1), as scalars: total = focal + dice + lambda * cgla."""
 
     total: Tensor
     focal: Tensor
-    """Half the sum of the five focal losses."""
     dice: Tensor
-    """The final Dice loss plus half the sum of the four others."""
     cgla: Tensor
     """The auxiliary term before its coefficient, so that it can be watched while that is zero."""
 
 
 def focal_loss(
-    logits: Tensor, target: Tensor, *, alpha: float = 0.25, gamma: float = 4.0
+    logits: Tensor, target: Tensor, *, alpha: float = ALPHA, gamma: float = GAMMA
 ) -> Tensor:
     """Focal loss of one prediction, averaged over pixels.
 
@@ -69,8 +74,10 @@ def dice_loss(logits: Tensor, target: Tensor, kind: DiceKind = "micro") -> Tenso
     return _dice(_log_odds(logits, target), target != 0, kind)
 
 
-def cgla_loss(delta: Tensor, target: Tensor, *, margin: float = 0.1) -> Tensor:
-    """Push the delta response above the margin where there is change, to zero elsewhere (S2-S4).
+def cgla_loss(delta: Tensor, target: Tensor, *, margin: float = MARGIN) -> Tensor:
+    """Push the delta response above the margin where there is change, to zero elsewhere.
+
+    Eq. S2 is the mean over the depths of Eq. S3 (changed cells) and Eq. S4 (unchanged cells).
 
     Args:
         delta: (B, L, h, w), the channel-averaged absolute delta response q of each adapted depth.
@@ -87,26 +94,47 @@ def cgla_loss(delta: Tensor, target: Tensor, *, margin: float = 0.1) -> Tensor:
     changed = F.interpolate(mask, size=q.shape[-2:], mode="area")  # (B, 1, h, w), all depths share
     unchanged = 1 - changed
     missing = (margin - q).clamp_min(0)
-    chg = (changed * missing.square()).sum((0, 2, 3)) / changed.sum().clamp_min(1)  # (L,)
-    unchg = (unchanged * q.square()).sum((0, 2, 3)) / unchanged.sum().clamp_min(1)  # (L,)
-    return (chg + unchg).mean()
+    # Eq. S3 and Eq. S4, each (L,)
+    chg = (changed * missing.square()).sum((0, 2, 3)) / changed.sum().clamp_min(1)
+    unchg = (unchanged * q.square()).sum((0, 2, 3)) / unchanged.sum().clamp_min(1)
+    return (chg + unchg).mean()  # Eq. S2
 
 
-def lambda_cgla(
-    epoch: float, *, start: float = 5, ramp: float = 10, maximum: float = 0.01
-) -> float:
-    """Coefficient of the auxiliary term: zero up to ``start``, then linear over ``ramp`` epochs.
+def loss_terms(
+    logits: Tensor,
+    pyramid: Sequence[Tensor],
+    delta: Tensor | None,
+    target: Tensor,
+    *,
+    dice: DiceKind = "micro",
+) -> LossTerms:
+    """The three terms of the objective (Eq. S1), not yet weighed against each other.
 
     Args:
-        epoch: Epochs completed, 0 at the start of training; fractions make the ramp continuous.
-            With whole epochs counted from 0, epochs 0 to 5 give zero and epoch 15 the maximum.
-        start: Epochs completed before the ramp begins.
-        ramp: Length of the ramp in epochs; zero is a step.
-        maximum: The value it ends at.
+        logits: (B, 2, H, W), the final refined prediction.
+        pyramid: The predictions of the decoder's stages, (B, 2, h, w) each, of any sizes.
+        delta: (B, L, h, w) delta responses, or None for a model without CGLA.
+        target: (B, H, W); anything but zero is change.
+        dice: Which Dice loss.
+
+    Returns:
+        Half the sum of the focal losses; the final Dice loss plus half the sum of the others; the
+        CGLA loss.
     """
-    if epoch <= start:
-        return 0.0
-    return maximum * (min((epoch - start) / ramp, 1.0) if ramp else 1.0)
+    change = target != 0
+    # 1 + R predictions -> (1 + R, B, H, W), the final one first
+    odds = torch.stack([_log_odds(each, target) for each in (logits, *pyramid)])
+    focal = 0.5 * _focal(odds, change, ALPHA, GAMMA).sum()
+    each_dice = _dice(odds, change, dice)
+    dice_term = each_dice[0] + 0.5 * each_dice[1:].sum()
+    cgla = focal.new_zeros(()) if delta is None else cgla_loss(delta, target)
+    return focal, dice_term, cgla
+
+
+def weigh(terms: LossTerms, lambda_cgla: float) -> LossParts:
+    """The complete objective (Eq. S1) from its terms, with lambda at this point of training."""
+    focal, dice, cgla = terms
+    return LossParts(focal + dice + lambda_cgla * cgla, focal, dice, cgla)
 
 
 def total_loss(
@@ -118,24 +146,8 @@ def total_loss(
     lambda_cgla: float,
     dice: DiceKind = "micro",
 ) -> LossParts:
-    """The complete objective (S1).
-
-    Args:
-        logits: (B, 2, H, W), the final refined prediction.
-        pyramid: The predictions of the decoder's stages, (B, 2, h, w) each, of any sizes.
-        delta: (B, L, h, w) delta responses, or None for a model without CGLA.
-        target: (B, H, W); anything but zero is change.
-        lambda_cgla: Coefficient of the auxiliary term at this point of training.
-        dice: Which Dice loss.
-    """
-    change = target != 0
-    # 1 + R predictions -> (1 + R, B, H, W), the final one first
-    odds = torch.stack([_log_odds(each, target) for each in (logits, *pyramid)])
-    focal = 0.5 * _focal(odds, change).sum()
-    each_dice = _dice(odds, change, dice)
-    dice_term = each_dice[0] + 0.5 * each_dice[1:].sum()
-    cgla = focal.new_zeros(()) if delta is None else cgla_loss(delta, target)
-    return LossParts(focal + dice_term + lambda_cgla * cgla, focal, dice_term, cgla)
+    """The complete objective (Eq. S1) of predictions; see `loss_terms` and `weigh`."""
+    return weigh(loss_terms(logits, pyramid, delta, target, dice=dice), lambda_cgla)
 
 
 def _log_odds(logits: Tensor, target: Tensor) -> Tensor:
@@ -152,7 +164,7 @@ def _log_odds(logits: Tensor, target: Tensor) -> Tensor:
     return odds.squeeze(1)
 
 
-def _focal(odds: Tensor, change: Tensor, alpha: float = 0.25, gamma: float = 4.0) -> Tensor:
+def _focal(odds: Tensor, change: Tensor, alpha: float, gamma: float) -> Tensor:
     """(..., B, H, W) log-odds -> (...) focal losses."""
     true_odds = torch.where(change, odds, -odds)
     weight = torch.where(change, 1 - alpha, alpha)

@@ -10,7 +10,7 @@ import rasterio
 from rasterio.transform import from_origin
 
 from adadino.area import predict_area
-from adadino.data.synthetic.world import World, make_pair, write_geotiff_pair
+from adadino.data.synthetic import World, make_pair, write_geotiff_pair
 from adadino.model.checkpoint import save
 from adadino.scene import SceneOptions
 from tests.scene_runs import a_model

@@ -27,7 +27,7 @@ from adadino.cli.app import app
 from adadino.data.images import read_image
 from adadino.data.prepare.manifest import FILE_NAME, Manifest
 from adadino.data.prepare.run import prepare
-from adadino.data.synthetic.world import write_geotiff_pair
+from adadino.data.synthetic import write_geotiff_pair
 from adadino.errors import AdaDINOError, ConfigError, DataError, InputError, WeightsError
 from adadino.geo.grid import Grid, match
 from adadino.geo.read.source import describe, open_dataset

@@ -15,7 +15,7 @@ from typer.testing import CliRunner
 from adadino.cli.app import app
 from adadino.cli.demo import MARK
 from adadino.data.folder import PairFolder
-from adadino.data.synthetic.world import DEMO_SEED, HELD_OUT, make_pair
+from adadino.data.synthetic import DEMO_SEED, HELD_OUT, make_pair
 from adadino.errors import BandWarning
 from adadino.model.adadino import AdaDINO
 from adadino.model.checkpoint import save

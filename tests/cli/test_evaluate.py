@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import csv
 import json
+import shutil
 
 import pytest
 
 from adadino.data.folder import PairFolder, fingerprint
-from adadino.data.synthetic.world import write_dataset
+from adadino.data.synthetic import write_dataset
 from adadino.model.adadino import AdaDINO
 from adadino.model.checkpoint import save
 from tests.conftest import SMALL, randomise
@@ -139,3 +140,12 @@ def test_the_same_evaluation_twice_gives_the_same_bytes(adadino, data, model, tm
         said.append((done.code, done.out, {path.name: path.read_bytes() for path in files}))
     assert said[0] == said[1]
     assert (said[0][0], {"pr.png", "tiles.csv"} - set(said[0][2])) == (0, set())
+
+
+@pytest.mark.filterwarnings("always::adadino.errors.LeakageWarning")
+def test_a_split_that_is_a_copy_of_another_draws_a_warning(adadino, data, model, tmp_path):
+    shutil.copytree(data / "test", tmp_path / "test")
+    shutil.copytree(data / "test", tmp_path / "val")
+    said = adadino("evaluate", model, "--data", tmp_path, "-q")
+    assert said.code == 0
+    assert "val and test hold the same 2 pairs" in said.err

@@ -11,7 +11,7 @@ import torch
 from safetensors.torch import load_file
 
 import adadino as package
-from adadino.data.synthetic.world import write_dataset, write_geotiff_pair
+from adadino.data.synthetic import write_dataset, write_geotiff_pair
 from adadino.errors import ConfigError
 from adadino.peers import PEERS
 from adadino.training.config import load_run

@@ -11,7 +11,7 @@ import rasterio
 import torch
 from affine import Affine
 
-from adadino.data.synthetic.world import write_geotiff_pair
+from adadino.data.synthetic import write_geotiff_pair
 from adadino.model.adadino import AdaDINO
 from adadino.model.checkpoint import save
 from tests.conftest import SMALL, randomise

@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import json
+import shlex
+from dataclasses import replace
 
 import pytest
 
+from adadino.cli.train import parse_overrides
 from adadino.data.folder import PairFolder, fingerprint
-from adadino.data.synthetic.world import write_dataset
+from adadino.data.synthetic import write_dataset
+from adadino.training.config import load_run
+from adadino.training.data import open_splits
 from tests.data.miniatures import tree
 
 
@@ -60,6 +65,25 @@ def test_json_is_the_manifest(adadino, source, tmp_path):
     manifest = json.loads(said.out)
     assert manifest["splits"]["train"]["pairs"] == 8
     assert manifest["settings"]["tile"] == 16
+
+
+@pytest.mark.parametrize("tile", [256, 20])
+def test_the_next_commands_are_complete(adadino, tmp_path, tile):
+    write_dataset(tmp_path / "in", {"train": 2, "val": 1}, size=256)
+    said = adadino("prepare", "folder", tmp_path / "in", tmp_path / "out", "--tile", tile, "-q")
+    assert said.code == 0, said.err
+    lines = [line for line in said.out.splitlines() if "adadino train" in line]
+    commands = [line.partition(": ")[2] for line in lines]
+    assert len(commands) == 2
+    for command in commands:
+        program, verb, *options = shlex.split(command)
+        assert (program, verb) == ("adadino", "train")
+        at = options.index("--data")
+        assert options[at + 1] == str(tmp_path / "out")
+        run = load_run(None, parse_overrides(options[:at]))
+        run = replace(run, data=replace(run.data, root=(options[at + 1],)))
+        assert len(open_splits(run)["val"]) == (256 // tile) ** 2
+        assert run.model.backbone.weights in ("tiny", "FILE")
 
 
 def test_without_a_validation_split_the_next_step_is_to_get_one(adadino, tmp_path):

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from adadino.data.folder import PairFolder
-from adadino.data.synthetic import world as synthetic
+from adadino.data.synthetic import write as synthetic
 from tests.data.miniatures import tree
 
 THREE = ("--train", 2, "--val", 1, "--test", 1, "--size", 32, "-q")

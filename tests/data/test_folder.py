@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import warnings
 from collections.abc import Callable
 from pathlib import Path
 
@@ -12,8 +13,8 @@ import torch
 from PIL import Image
 from torch.utils.data import DataLoader
 
-from adadino.data.folder import PairFolder, find_pairs, fingerprint
-from adadino.errors import DataError
+from adadino.data.folder import PairFolder, find_pairs, fingerprint, warn_of_leakage
+from adadino.errors import DataError, LeakageWarning
 
 
 def write_pair(
@@ -46,10 +47,8 @@ def test_pairs_are_matched_by_stem_and_sorted(root: Path) -> None:
     assert pairs == find_pairs(root / "test")
 
 
-def test_labels_may_be_absent_only_where_not_asked_for(root: Path) -> None:
-    assert all(pair.label for pair in find_pairs(root, "test", labels=False))
+def test_labels_must_be_there(root: Path) -> None:
     shutil.rmtree(root / "test" / "label")
-    assert all(pair.label is None for pair in find_pairs(root, "test", labels=False))
     with pytest.raises(DataError, match=r"no folder .*label"):
         find_pairs(root, "test")
 
@@ -164,6 +163,20 @@ def test_fingerprint_follows_content_and_names_but_not_place_or_order(
             path.rename(path.with_stem("d"))
     assert fingerprint(find_pairs(moved)) != first
 
-    assert fingerprint(pair._replace(label=None) for pair in pairs) != first
     Image.new("L", (8, 8)).save(root / "test" / "label" / "c.png")
     assert fingerprint(find_pairs(root, "test")) != first
+
+
+def test_splits_of_the_same_pairs_draw_a_warning(root: Path) -> None:
+    shutil.copytree(root / "test", root / "val")
+    splits = {split: find_pairs(root, split) for split in ("val", "test")}
+    with pytest.warns(LeakageWarning, match="val and test hold the same 3 pairs"):
+        warn_of_leakage(splits)
+
+
+def test_other_pairs_of_the_same_names_draw_none(root: Path) -> None:
+    shutil.copytree(root / "test", root / "val")
+    (root / "val" / "A" / "b.png").write_bytes((root / "val" / "B" / "b.png").read_bytes())
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        warn_of_leakage({split: find_pairs(root, split) for split in ("val", "test")})

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from adadino.data.synthetic.world import write_dataset, write_geotiff_pair
+from adadino.data.synthetic import write_dataset, write_geotiff_pair
 from adadino.model.adadino import AdaDINO
 from adadino.model.checkpoint import save
 from tests.conftest import SMALL

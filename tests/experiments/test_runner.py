@@ -162,7 +162,7 @@ def test_quick_runs_on_one_thread_and_gives_the_others_back(tmp_path, monkeypatc
         return {"f1": 0.0, "iou": 0.0}
 
     monkeypatch.setattr(runner, "_result", result)
-    monkeypatch.setattr(runner, "_synthetic", lambda *_: None)
+    monkeypatch.setattr(runner, "write_stand_in", lambda *_: None)
     torch.set_num_threads(2)
     try:
         reproduce(subset("ablation", "BSCS Top-6"), Setting(out=tmp_path, quick=True))

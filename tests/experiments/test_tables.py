@@ -12,7 +12,7 @@ from adadino.config import PRESETS
 from adadino.evaluation import Protocol
 from adadino.experiments.runs import Setting, run_config
 from adadino.experiments.small import SMALL
-from adadino.experiments.table import PAPER
+from adadino.experiments.table import PAPER, quickened
 from adadino.experiments.tables import TABLES
 from adadino.peers import ABSENT, PEERS
 
@@ -119,3 +119,17 @@ def test_tables_share_models_by_configuration(tmp_path):
     assert run_config(ours, 0, setting).output == run_config(full, 0, setting).output
     assert run_config(ours, 0, setting).output != run_config(blind, 0, setting).output
     assert run_config(ours, 0, setting).output != run_config(ours, 1, setting).output
+
+
+@pytest.mark.parametrize("name", TABLES)
+def test_a_quick_table_does_not_claim_real_pairs(name):
+    title = quickened(TABLES[name]).title
+    assert "on synthetic tiles" in title
+    assert "real pairs" not in title
+
+
+def test_random_chunks_are_the_same_for_every_seed_and_the_table_says_so():
+    row = next(row for row in TABLES["ablation"].rows if row.name == "Random-6")
+    seeds = {run_config(row, seed, Setting(Path("out"))).model.bscs.seed for seed in range(3)}
+    assert seeds == {0}
+    assert "model.bscs.seed = 0" in TABLES["ablation"].footer[0]

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from adadino.data.synthetic.world import make_pair
+from adadino.data.synthetic import make_pair
 from adadino.geo.tile.blend import Blender, blend_weight
 from adadino.geo.tile.tiles import pad_reflect, plan, select
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from PIL import Image
 from rasterio.crs import CRS
 
-from adadino.data.synthetic.world import make_pair
+from adadino.data.synthetic import make_pair
 from adadino.geo.grid import Grid
 from adadino.geo.write import overview
 from adadino.geo.write.cog import CHANGE_COLOUR

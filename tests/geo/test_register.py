@@ -10,8 +10,8 @@ from affine import Affine
 from numpy.typing import NDArray
 from PIL import Image
 
+from adadino.data.synthetic import World, make_pair
 from adadino.data.synthetic import world as synthetic
-from adadino.data.synthetic.world import World, make_pair
 from adadino.errors import RegistrationWarning
 from adadino.geo.grid import Grid
 from adadino.geo.read.register import Read, Shift, estimate_shift

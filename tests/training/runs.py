@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 
-from adadino.data.synthetic.world import write_dataset
+from adadino.data.synthetic import write_dataset
 from adadino.training.config import RunConfig, load_run
 from adadino.training.run import RunResult, train
 

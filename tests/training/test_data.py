@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from adadino.data.folder import PairFolder
-from adadino.data.synthetic.world import write_dataset
+from adadino.data.synthetic import write_dataset
 from adadino.errors import ConfigError, DataError, TrainingError
 from adadino.training.data import EpochSampler, ShareSampler
 from tests.training.runs import dataset, run

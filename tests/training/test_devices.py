@@ -12,9 +12,9 @@ from adadino.data.folder import PairFolder
 from adadino.errors import ConfigError, TrainingError
 from adadino.evaluation import Protocol, evaluate
 from adadino.model.checkpoint import load, read_settings
-from adadino.training import graph
+from adadino.training import step
 from adadino.training.folder import same_update
-from adadino.training.strategy import choose_strategy
+from adadino.training.step import choose_strategy
 from tests.training.runs import command, config, finish, last, run
 
 pytestmark = pytest.mark.filterwarnings("ignore:the frozen backbone is random")
@@ -39,14 +39,14 @@ def test_a_run_goes_on_with_two_processes_that_share_the_backbone(
 ):
     settings = (named, "model.bscs.k=8", "train.epochs=2", "train.batch=2", "train.accumulate=2")
     folder = tmp_path / "run"
-    original = graph.total_loss
+    original = step.loss_terms
 
     def stop(*arguments, **options):
         if (folder / "last.ckpt").exists():
             raise KeyboardInterrupt
         return original(*arguments, **options)
 
-    monkeypatch.setattr(graph, "total_loss", stop)
+    monkeypatch.setattr(step, "loss_terms", stop)
     with pytest.raises(KeyboardInterrupt):
         run(data, folder, *settings)
     assert len(last(folder)["history"]) == 1

@@ -16,7 +16,7 @@ import torch
 
 from adadino.errors import TrainingError
 from adadino.model.checkpoint import load
-from adadino.training import callbacks, graph
+from adadino.training import callbacks, step
 from adadino.training.config import load_run
 from adadino.training.run import train
 from tests.disks import fill, small_disk
@@ -54,17 +54,17 @@ def raising(error):
 
 
 def nan_loss(original, *args, **rest):
-    return type(original(*args, **rest))(*(p * float("nan") for p in original(*args, **rest)))
+    return tuple(term * float("nan") for term in original(*args, **rest))
 
 
 def nan_gradient(original, logits, *args, **rest):
-    parts = original(logits, *args, **rest)
-    return parts._replace(focal=parts.focal + (logits.sum() * 0).sqrt())  # value 0, slope NaN
+    focal, *others = original(logits, *args, **rest)
+    return focal + (logits.sum() * 0).sqrt(), *others  # value 0, slope NaN
 
 
 @pytest.mark.parametrize("fault", [nan_loss, nan_gradient])
 def test_a_loss_that_is_no_number_never_reaches_a_checkpoint(data, tmp_path, monkeypatch, fault):
-    after_one_epoch(monkeypatch, graph, "total_loss", fault)(tmp_path)
+    after_one_epoch(monkeypatch, step, "loss_terms", fault)(tmp_path)
     with pytest.raises(TrainingError, match=r"infinite in epoch 2.*is untouched. Lower train.lr"):
         run(data, tmp_path)
     expect_one_epoch(tmp_path)
@@ -72,7 +72,7 @@ def test_a_loss_that_is_no_number_never_reaches_a_checkpoint(data, tmp_path, mon
 
 def test_out_of_memory_says_what_to_lower(data, tmp_path, monkeypatch):
     error = torch.OutOfMemoryError("CUDA out of memory")
-    after_one_epoch(monkeypatch, graph, "total_loss", raising(error))(tmp_path)
+    after_one_epoch(monkeypatch, step, "loss_terms", raising(error))(tmp_path)
     with pytest.raises(TrainingError, match=r"train.batch=2; halve it and double train.accumulate"):
         run(data, tmp_path)
     expect_one_epoch(tmp_path)
@@ -80,7 +80,7 @@ def test_out_of_memory_says_what_to_lower(data, tmp_path, monkeypatch):
 
 def test_a_full_disk_says_so_and_spares_the_checkpoint(data, tmp_path, monkeypatch, trained):
     full = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-    after_one_epoch(monkeypatch, callbacks.pictures, "curves", raising(full))(tmp_path)
+    after_one_epoch(monkeypatch, callbacks.pictures, "training_curves", raising(full))(tmp_path)
     with pytest.raises(TrainingError, match=r"No space left .*Finished epochs are safe in"):
         run(data, tmp_path)
     expect_one_epoch(tmp_path)
@@ -98,7 +98,7 @@ def test_dropout_goes_on_as_if_it_had_never_stopped(data, tmp_path, monkeypatch,
         return last(folder)["state_dict"]
 
     whole = trained(tmp_path / "whole")
-    after_one_epoch(monkeypatch, graph, "total_loss", raising(KeyboardInterrupt))(tmp_path / "cut")
+    after_one_epoch(monkeypatch, step, "loss_terms", raising(KeyboardInterrupt))(tmp_path / "cut")
     with pytest.raises((KeyboardInterrupt, TrainingError)):
         trained(tmp_path / "cut")
     monkeypatch.undo()

@@ -20,6 +20,7 @@ from adadino.errors import (
     BackboneWarning,
     ConfigError,
     EmptyWarning,
+    LeakageWarning,
     TrainingError,
 )
 from adadino.evaluation import Protocol, evaluate
@@ -318,3 +319,10 @@ def test_the_final_weights_are_the_last_epoch_s(trained):
     assert len(learned) == len(state)
     for name, tensor in learned.items():
         assert torch.equal(tensor, state[f"model.{name}"]), name
+
+
+def test_training_on_the_validation_pairs_draws_a_warning(data, tmp_path):
+    for split in ("train", "val"):
+        shutil.copytree(data / "train", tmp_path / "set" / split)
+    with pytest.warns(LeakageWarning, match="train and val hold the same 9 pairs"):
+        run(tmp_path / "set", tmp_path / "run", "train.epochs=1")

@@ -12,7 +12,7 @@ from adadino.errors import ConfigError
 from adadino.model.adadino import AdaDINO
 from adadino.model.checkpoint import build, load, save
 from adadino.training.config import load_run
-from adadino.training.speed import ready
+from adadino.training.step import set_up
 from adadino.training.task import ChangeTask, seeded
 from tests.training.runs import last, run
 
@@ -131,7 +131,7 @@ def test_compiling_in_bf16_is_refused_on_a_cpu(data, tmp_path):
 
 def test_a_peer_in_bf16_has_its_channels_last_and_is_saved_whole(data, tmp_path):
     config = load_run(None, ["preset=tiny", "model.peer=fc-ef"]).model
-    model = ready(build(config), precision="bf16")
+    model = set_up(build(config), precision="bf16")
     kernels = [p for p in model.parameters() if p.dim() == 4 and min(p.shape[1:]) > 1]
     assert kernels
     assert all(p.is_contiguous(memory_format=torch.channels_last) for p in kernels)

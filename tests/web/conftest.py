@@ -16,7 +16,7 @@ from typing import Any
 import httpx2
 import pytest
 
-from adadino.data.synthetic.world import World, write_geotiff_pair
+from adadino.data.synthetic import World, write_geotiff_pair
 from tests.web.models import small_checkpoint
 
 PATIENCE_S = 120.0

@@ -10,7 +10,7 @@ import pytest
 import rasterio
 from PIL import Image
 
-from adadino.data.synthetic.world import World, write_geotiff_pair
+from adadino.data.synthetic import World, write_geotiff_pair
 from tests.web.browsing import Watched, api, save_downloads, slide, upload
 from tests.web.conftest import start
 

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 import rasterio
 
-from adadino.data.synthetic.world import DEMO_SEED, DEMO_SIZE, HELD_OUT, write_geotiff_pair
+from adadino.data.synthetic import DEMO_SEED, DEMO_SIZE, HELD_OUT, write_geotiff_pair
 from adadino.web.jobs.demo import SHIPPED, STEPS
 from tests.web.browsing import Watched, api, save_downloads, slide, upload
 from tests.web.conftest import start

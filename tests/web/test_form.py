@@ -9,7 +9,7 @@ import rasterio
 from affine import Affine
 from PIL import Image
 
-from adadino.data.synthetic.world import World, write_geotiff_pair
+from adadino.data.synthetic import World, write_geotiff_pair
 from tests.web.browsing import Watched, alter, api, choose
 
 WORLD = World(plan="organic", empty=0.0)

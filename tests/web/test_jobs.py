@@ -13,7 +13,7 @@ import pytest
 import rasterio
 from PIL import Image
 
-from adadino.data.synthetic.world import make_pair
+from adadino.data.synthetic import make_pair
 
 
 def png(array):

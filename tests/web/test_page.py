@@ -7,7 +7,7 @@ import re
 
 import pytest
 
-from adadino.data.synthetic.world import World, write_geotiff_pair
+from adadino.data.synthetic import World, write_geotiff_pair
 from tests.web.browsing import PHONE, Watched, alter, api, slide, upload
 
 JOBS, INFO, POLYGONS = re.compile("/api/jobs$"), "**/api/info", "**/polygons?*"

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 import rasterio
 
-from adadino.data.synthetic.world import write_geotiff_pair
+from adadino.data.synthetic import write_geotiff_pair
 from adadino.scene import SceneOptions, predict_scene
 from tests.web.conftest import start
 

@@ -18,7 +18,7 @@ import uvicorn
 from fastapi.testclient import TestClient
 from PIL import Image
 
-from adadino.data.synthetic.world import write_geotiff_pair
+from adadino.data.synthetic import write_geotiff_pair
 from adadino.errors import WriteError
 from adadino.web.app import create_app
 from adadino.web.http import body, connection

@@ -8,7 +8,7 @@ from contextlib import suppress
 
 import pytest
 
-from adadino.data.synthetic.world import write_geotiff_pair
+from adadino.data.synthetic import write_geotiff_pair
 from adadino.engine import Engine
 from adadino.errors import AdaDINOError, ConfigError, InputError
 from adadino.export import ExportOptions, export

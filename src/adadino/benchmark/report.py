@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
-import csv
-import io
 from collections.abc import Sequence
+from importlib.util import find_spec
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from adadino import paper
 from adadino.benchmark.measured import Reference, Report, Row
 from adadino.files import write_atomic
+from adadino.reporting.pictures import figure
+from adadino.reporting.tables import csv_text, markdown_table
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 OURS = ("GFLOPs", "FFN ms/pair", "pairs/s", "speed-up")
 HEADER = [
@@ -92,25 +97,18 @@ def write(
 ) -> list[Path]:
     """Save the three files, the note under the table; returns those that were written."""
     body = cells(report, published=published)
-    lines = [f"# {title}", "", *_markdown(HEADER, body), ""]
+    lines = [f"# {title}", "", *markdown_table(HEADER, body), ""]
     lines += [note, ""] if note else []
     if report.reference:
         lines += ["transformers' DINOv3ViTModel, the encoder alone, in the same run:", ""]
         columns = ["encoder", "batch", "px", "pairs/s"]
-        lines += [*_markdown(columns, reference_cells(report)), ""]
+        lines += [*markdown_table(columns, reference_cells(report)), ""]
     lines += [f"- not measured: {reason}" for reason in report.skipped]
-    text = io.StringIO()
     others = [_reference_row(one) for one in report.reference]
-    csv.writer(text, lineterminator="\n").writerows([HEADER, *body, *others])
     paths = files(folder)
     write_atomic(paths[0], "\n".join(lines).rstrip() + "\n")
-    write_atomic(paths[1], text.getvalue())
+    write_atomic(paths[1], csv_text(HEADER, [*body, *others]))
     return paths if plot(report, paths[2], title=title, sweep=sweep) else paths[:2]
-
-
-def _markdown(header: Sequence[str], body: Sequence[Sequence[str]]) -> list[str]:
-    lines = [header, ["---"] * len(header), *body]
-    return ["| " + " | ".join(line) + " |" for line in lines]
 
 
 def plot(report: Report, path: Path, *, title: str, sweep: str | None) -> bool:
@@ -121,42 +119,39 @@ def plot(report: Report, path: Path, *, title: str, sweep: str | None) -> bool:
     """
     if not report.rows:
         return False
-    try:
-        import matplotlib
-    except ImportError:
+    if find_spec("matplotlib") is None:
         report.skipped.append("plot: matplotlib is not installed (pip install adadino[train]).")
         return False
-    matplotlib.use("Agg")
-    from matplotlib import pyplot as plt
-
     across = sweep or "k"
     measured = report.rows
     if sweep is None:  # one curve for each mode is one shape
         shape = measured[0].batch, measured[0].size
         measured = [row for row in measured if (row.batch, row.size) == shape]
-    swept = sorted({getattr(row, across) for row in measured})
     memory = any(row.memory_gb is not None for row in measured)
-    figure, axes = plt.subplots(1, 2 if memory else 1, figsize=(10 if memory else 5.5, 4))
-    panels = [("pairs_per_s", "pairs/s", axes[0] if memory else axes)]
-    panels += [("memory_gb", "peak memory, GB", axes[1])] if memory else []
-    for name, label, axis in panels:
-        for mode, k in dict.fromkeys((r.mode, None if across == "k" else r.k) for r in measured):
-            rows = [r for r in measured if r.mode == mode and k in (None, r.k)]
-            points = sorted((getattr(r, across), getattr(r, name)) for r in rows)
-            legend = mode if k is None else f"{mode}, k={k}"
-            axis.plot(*zip(*points, strict=True), marker="o", label=legend)
-        axis.set(xlabel={"k": "k, executed chunks", "size": "px"}.get(across, across), ylabel=label)
-        if across == "size" and name == "pairs_per_s":
-            axis.set_yscale("log")  # a pair of twice the side is at least four times the work
-        else:
-            axis.set_ylim(0, 1.08 * axis.dataLim.y1)
-        if across != "k":
-            axis.set_xscale("log", base=2)
-            axis.set_xticks(swept, [str(one) for one in swept])
-        axis.legend()
-        axis.grid(alpha=0.3)
-    figure.suptitle(title, fontsize=10)
-    figure.tight_layout()
-    write_atomic(path, lambda part: figure.savefig(part, dpi=150))
-    plt.close(figure)
+    panels = [("pairs_per_s", "pairs/s")] + ([("memory_gb", "peak memory, GB")] if memory else [])
+    with figure(path, len(panels), size=(10 if memory else 5.5, 4)) as (drawn, axes):
+        for (name, label), axis in zip(panels, axes, strict=True):
+            _draw(axis, measured, name, across)
+            axis.set_ylabel(label)
+        drawn.suptitle(title, fontsize=10)
     return True
+
+
+def _draw(axis: Axes, measured: Sequence[Row], name: str, across: str) -> None:
+    """One figure of the rows against what was swept, a curve for each mode and budget."""
+    for mode, k in dict.fromkeys((r.mode, None if across == "k" else r.k) for r in measured):
+        rows = [r for r in measured if r.mode == mode and k in (None, r.k)]
+        points = sorted((getattr(r, across), getattr(r, name)) for r in rows)
+        legend = mode if k is None else f"{mode}, k={k}"
+        axis.plot(*zip(*points, strict=True), marker="o", label=legend)
+    axis.set_xlabel({"k": "k, executed chunks", "size": "px"}.get(across, across))
+    if across == "size" and name == "pairs_per_s":
+        axis.set_yscale("log")  # a pair of twice the side is at least four times the work
+    else:
+        axis.set_ylim(0, 1.08 * axis.dataLim.y1)
+    if across != "k":
+        swept = sorted({getattr(row, across) for row in measured})
+        axis.set_xscale("log", base=2)
+        axis.set_xticks(swept, [str(one) for one in swept])
+    axis.legend()
+    axis.grid(alpha=0.3)

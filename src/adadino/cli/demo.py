@@ -39,7 +39,7 @@ def command(
     json: Json = False,
 ) -> None:
     """Write a synthetic pair as GeoTIFFs, find its changes as a user would, score and show them."""
-    from adadino.data.synthetic.world import DEMO_SEED, DEMO_SIZE, HELD_OUT, write_geotiff_pair
+    from adadino.data.synthetic import DEMO_SEED, DEMO_SIZE, HELD_OUT, write_geotiff_pair
     from adadino.scene import predict_scene
 
     if pair is not None and (size is not None or seed is not None):
@@ -132,7 +132,7 @@ def _remove_truth(folder: Path, *pair: Path) -> None:
 
 def _is_unseen(model: str, seed: int) -> bool:
     """Whether a model is known not to have been trained on a seed: the bundled one alone is."""
-    from adadino.data.synthetic.world import split_seeds
+    from adadino.data.synthetic import split_seeds
     from adadino.model.weights import bundled
 
     sets, pairs = TRAINED

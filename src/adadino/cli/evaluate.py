@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
 from adadino.cli.output import Json, Quiet, json_text, print_json, print_table, progress
+
+if TYPE_CHECKING:
+    from adadino.data.folder import PairFolder
 
 FILES = ("scores.json", "tiles.csv", "pr.png")
 SCORES = ("precision", "recall", "f1", "iou", "oa", "kappa")
@@ -27,7 +31,9 @@ def command(
         Literal["default", "batch-size", "ordering", "swap"],
         typer.Option(help="App. B: batch sizes 1/4/8/16, five orders, or swapped dates."),
     ] = "default",
-    batch: Annotated[int | None, typer.Option(min=1, help="Pairs per batch; 16.")] = None,
+    batch: Annotated[
+        int | None, typer.Option(min=1, help="Pairs per batch; 16 by default.")
+    ] = None,
     k: Annotated[int | None, typer.Option(help="FFN chunks to execute.")] = None,
     tile: Annotated[int | None, typer.Option(help="Score tiles of this side.")] = None,
     threshold: Annotated[float, typer.Option(help="Probability from which a pixel changed.")] = 0.5,
@@ -55,6 +61,8 @@ def command(
     network = load(model, backbone=backbone, device=where)
     split = None if split in ("none", "") else split
     dataset = PairFolder(data, split, tile=tile)
+    if split is not None:
+        _warn_of_leakage(data, split, dataset)
     if protocol == "batch-size" and batch is not None:
         raise ConfigError("--batch does not go with --protocol batch-size; leave one out.")
     cases = [("default", Protocol())] if protocol == "default" else PROTOCOLS[protocol]
@@ -69,39 +77,57 @@ def command(
             best = pr_picture(scores, output / "pr.png", suggest=split == "val")
             if best is not None:
                 results[-1]["best_threshold"] = best
-    first = results[0]
-    whole = first if protocol == "default" else {**first, "rows": results}
+    whole = results[0] if protocol == "default" else {**results[0], "rows": results}
     if output is not None:
         said = {"model": model, "data": str(data), "split": split, **whole}
         write_atomic(output / "scores.json", json_text(said) + "\n")
     if json:
         print_json(whole)
         return
+    _show(f"{model} on {data}{'/' + split if split else ''}", results, protocol)
+    if output is not None:
+        typer.echo(_threshold(results[0].get("best_threshold"), split))
+
+
+def _warn_of_leakage(data: Path, split: str, dataset: PairFolder) -> None:
+    """Warn if another split of the dataset is the one that is scored."""
+    from adadino.data.folder import SPLITS, find_pairs, warn_of_leakage
+    from adadino.errors import DataError
+
+    for other in SPLITS:
+        if other != split and (data / other).is_dir():
+            with contextlib.suppress(DataError):  # a broken split that nobody asked for
+                warn_of_leakage({other: find_pairs(data, other), split: dataset.pairs})
+
+
+def _show(title: str, results: list[dict[str, Any]], protocol: str) -> None:
+    """Print the scores as a table, the protocol below it."""
+    first = results[0]
+    rows = [
+        (
+            one["name"],
+            *(f"{100 * one[score]:.2f}" for score in SCORES),
+            f"{100 * (one['f1'] - first['f1']):+.2f}" if one is not first else "",
+        )
+        for one in results
+    ]
     print_table(
-        f"{model} on {data}{'/' + split if split else ''}",
+        title,
         ("", *(s.upper() if s != "kappa" else s for s in SCORES), "F1 - first"),
-        [
-            (
-                r["name"],
-                *(f"{100 * r[s]:.2f}" for s in SCORES),
-                f"{100 * (r['f1'] - first['f1']):+.2f}" if r is not first else "",
-            )
-            for r in results
-        ],
+        rows,
         note=f"{first['pairs']} tiles of {first['tile']} pixels, one confusion matrix over all of "
-        f"them, {_how(first['protocol'], protocol)}threshold {threshold}, data "
-        f"{first['fingerprint']}",
+        f"them, {_how(first['protocol'], protocol)}threshold {first['protocol']['threshold']}, "
+        f"data {first['fingerprint']}",
     )
-    if "best_threshold" in first:
-        typer.echo(
-            f"threshold of the highest F1 on this validation split: {first['best_threshold']}"
-        )
-    elif output is not None and split == "val":
-        typer.echo("no threshold is suggested: nothing changed in this split")
-    elif output is not None:
-        typer.echo(
-            "no threshold is suggested: choose it on the validation split, never on this one"
-        )
+
+
+def _threshold(best: float | None, split: str | None) -> str:
+    """Which threshold to use, or why none is suggested."""
+    if best is not None:
+        return f"threshold of the highest F1 on this validation split: {best}"
+    if split == "val":
+        return "no threshold is suggested: nothing changed in this split"
+    return "no threshold is suggested: choose it on the validation split, never on this one"
 
 
 def _how(said: dict[str, Any], protocol: str) -> str:

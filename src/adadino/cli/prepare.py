@@ -65,5 +65,11 @@ def command(
             f"{way}, and prepare {source} again with --overwrite."
         )
         return
-    recipe = "--preset vitl16" if name == "folder" else f"--config configs/{name}.yaml"
-    typer.echo(f"next: adadino train {recipe} --data {dest}")
+    # Neither command needs a file of the repository, which an installed package does not have.
+    size = "" if tile == 256 else f"--augment.size {-(-tile // 32) * 32} "
+    data = f"{size}--data {dest}"
+    typer.echo(
+        "as in the paper, with DINOv3's weights in FILE: adadino train --preset vitl16 "
+        f"--model.bscs.k 16 --model.backbone.weights FILE {data}"
+    )
+    typer.echo(f"next: adadino train --preset tiny --model.backbone.weights tiny {data}")

@@ -31,7 +31,8 @@ def command(
     Every setting can be overridden by its name: --steps 8000 --batch 64 --probe DIR.
     """
     from adadino import schema
-    from adadino.training.pretrain.run import PretrainConfig, pretrain
+    from adadino.training.pretrain.config import PretrainConfig
+    from adadino.training.pretrain.run import pretrain
 
     data = schema.read_yaml(config) if config is not None else {}
     data = schema.override(data, parse_overrides(context.args))

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
 from adadino.cli.output import Json, Quiet, print_json, print_table
 from adadino.cli.train import CONTEXT, parse_overrides
+
+if TYPE_CHECKING:
+    from adadino.experiments.runs import Setting
+    from adadino.experiments.table import Table
 
 __all__ = ["CONTEXT", "command"]
 
@@ -31,7 +35,7 @@ def command(
             "peers",
             "all",
         ],
-        typer.Argument(help="Which table; all are the paper's seven."),
+        typer.Argument(help="Which table; `all` is the paper's seven."),
     ],
     peers: Annotated[
         bool,
@@ -39,13 +43,14 @@ def command(
     ] = False,
     row: Annotated[
         list[str] | None,
-        typer.Option(help="Only the row of this name, or those with it in theirs; again for more."),
+        typer.Option(help="Only the rows whose names contain this; may be given several times."),
     ] = None,
     data: Annotated[
         Path | None, typer.Option(help="Folder with sysu-cd/, whu-cd/, levir-cd/, levir-cd-plus/.")
     ] = None,
     backbone: Annotated[
-        str | None, typer.Option(help="ViT-L/16 SAT-493M weights; a small table's own.")
+        str | None,
+        typer.Option(help="ViT-L/16 SAT-493M weights; for a small table, a small backbone's."),
     ] = None,
     output: Annotated[
         Path, typer.Option("-o", "--output", help="Where models, results and tables are kept.")
@@ -71,24 +76,12 @@ def command(
 
     The recipe is the paper's; --train.epochs 10 and the like change it for every row.
     """
-    from adadino.errors import ConfigError
-    from adadino.experiments import report
-    from adadino.experiments.runner import reproduce
     from adadino.experiments.runs import Setting
-    from adadino.experiments.table import only
+    from adadino.experiments.table import only, quickened
     from adadino.experiments.tables import PAPER_TABLES, TABLES
 
-    wanted: str = table
-    if peers:
-        if table != "table1":
-            raise ConfigError(f"--peers goes with table1, not with {table}; leave it out.")
-        wanted = "peers"
+    _check(table, peers=peers, quick=quick, data=data, backbone=backbone)
     given_seeds = None if seeds is None else _numbers(seeds)
-    for option, given in (("--data", data), ("--backbone", backbone)):
-        if quick and given is not None:
-            raise ConfigError(
-                f"{option} does not go with --quick, which makes its own; leave one out."
-            )
     setting = Setting(
         out=output / "quick" if quick else output,
         data=data,
@@ -98,37 +91,48 @@ def command(
         jobs=jobs,
         overrides=tuple(parse_overrides(context.args)),
     )
-    results = {}
     # The other tables want another backbone; with --quick none wants any.
     every = TABLES if quick else PAPER_TABLES
-    for name in every if wanted == "all" else [wanted]:
+    results = {}
+    for name in every if table == "all" else ["peers" if peers else table]:
         chosen = TABLES[name] if row is None else only(TABLES[name], row)
-        study = chosen.rows[0].study
         numbers = given_seeds or ((0,) if quick else chosen.seeds)
-        said = ",".join(map(str, numbers))
-        note = f"Ours: seeds {said}, {study.split} split, {study.checkpoint} epoch, one matrix."
-        if len(numbers) > 1:
-            note += " ± is half the range over the seeds."
-        if jobs > 1 and "minutes" in chosen.metrics:
-            note += f" Minutes of training while {jobs} models shared the device."
-        note = report.QUICK_NOTE if quick else note
-        filled = reproduce(
-            chosen,
-            replace(setting, seeds=numbers),
-            lambda s: None if quiet or json else typer.echo(s, err=True),
-        )
-        paths = report.write(chosen, filled, setting.out, note=note)
-        results[name] = {
-            "rows": [item.as_dict() for item in filled],
-            "outputs": paths,
-            "note": note,
-        }
-        if not json:
-            cells = report.lines(chosen, filled)
-            print_table(chosen.title, report.header(chosen), cells, note=note)
-            typer.echo(f"saved: {', '.join(str(p) for p in paths)}")
+        chosen = quickened(chosen) if quick else chosen
+        results[name] = _fill(chosen, replace(setting, seeds=numbers), quiet=quiet, json=json)
     if json:
-        print_json(results[wanted] if wanted != "all" else results)
+        print_json(results if table == "all" else next(iter(results.values())))
+
+
+def _fill(table: Table, setting: Setting, *, quiet: bool, json: bool) -> dict[str, Any]:
+    """Fill one table, write its files and show it; return what --json says of it."""
+    from adadino.experiments import report, runner
+
+    def say(line: str) -> None:
+        if not (quiet or json):
+            typer.echo(line, err=True)
+
+    note = report.caption(table, setting.seeds, jobs=setting.jobs, quick=setting.quick)
+    filled = runner.reproduce(table, setting, say)
+    paths = report.write(table, filled, setting.out, note=note)
+    if not json:
+        print_table(table.title, report.header(table), report.lines(table, filled), note=note)
+        typer.echo(f"saved: {', '.join(str(path) for path in paths)}")
+    return {"rows": [item.as_dict() for item in filled], "outputs": paths, "note": note}
+
+
+def _check(
+    table: str, *, peers: bool, quick: bool, data: Path | None, backbone: str | None
+) -> None:
+    """Refuse options that would not count."""
+    from adadino.errors import ConfigError
+
+    if peers and table != "table1":
+        raise ConfigError(f"--peers goes with table1, not with {table}; leave it out.")
+    for option, given in (("--data", data), ("--backbone", backbone)):
+        if quick and given is not None:
+            raise ConfigError(
+                f"{option} does not go with --quick, which makes its own; leave one out."
+            )
 
 
 def _numbers(seeds: str) -> tuple[int, ...]:

@@ -30,8 +30,7 @@ def command(
     json: Json = False,
 ) -> None:
     """Write procedural pairs with exact change masks, no download needed; run again to resume."""
-    from adadino.data.synthetic.world import World
-    from adadino.data.synthetic.write import synthesize
+    from adadino.data.synthetic import World, synthesize
 
     splits = {"train": train, "val": val, "test": test}
     with progress("synthesizing", quiet=quiet or json) as report:

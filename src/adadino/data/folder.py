@@ -10,8 +10,10 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Sequence
+import warnings
+from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from itertools import combinations
 from pathlib import Path
 from typing import NamedTuple
 
@@ -22,7 +24,7 @@ from torch.utils.data import Dataset
 
 from adadino.data.images import is_image, read_image, read_mask, read_size
 from adadino.data.staging import SPLITS
-from adadino.errors import DataError
+from adadino.errors import DataError, LeakageWarning
 
 __all__ = [
     "SPLITS",
@@ -34,16 +36,17 @@ __all__ = [
     "read_image",
     "read_mask",
     "tile_name",
+    "warn_of_leakage",
 ]
 
 
 class PairFiles(NamedTuple):
-    """The files of one pair; `label` is None only where labels were not asked for."""
+    """The files of one pair."""
 
     name: str
     before: Path
     after: Path
-    label: Path | None
+    label: Path
 
 
 Place = int | tuple[int, float, float]
@@ -56,25 +59,18 @@ class _Tile(NamedTuple):
     left: int
 
 
-def find_pairs(
-    root: Path | str, split: str | None = None, *, labels: bool = True
-) -> list[PairFiles]:
+def find_pairs(root: Path | str, split: str | None = None) -> list[PairFiles]:
     """List the pairs of a prepared folder, matched by stem and sorted by name.
 
     Args:
         root: The folder that holds `A`, `B` and `label`, or split folders that hold them.
         split: `train`, `val` or `test`; None if `root` has no split folders.
-        labels: Whether every pair must have a label. If not, a label folder may be absent.
 
     Raises:
         DataError: If a folder is missing or empty, a file has no partner, or two share a stem.
     """
     folder = Path(root) if split is None else Path(root) / split
-    before, after = _by_stem(folder / "A", root), _by_stem(folder / "B", root)
-    has_labels = labels or (folder / "label").is_dir()
-    label = _by_stem(folder / "label", root) if has_labels else {}
-    roles = {"A": before, "B": after} | ({"label": label} if has_labels else {})
-
+    roles = {role: _by_stem(folder / role, root) for role in ("A", "B", "label")}
     names = sorted(set().union(*roles.values()))
     if not names:
         raise DataError(
@@ -89,7 +85,7 @@ def find_pairs(
                     f"{present} has no partner: {folder / role} holds no image called {name}. "
                     "Add it, or remove the files that it belongs to."
                 )
-    return [PairFiles(name, before[name], after[name], label.get(name)) for name in names]
+    return [PairFiles(name, *(files[name] for files in roles.values())) for name in names]
 
 
 def fingerprint(pairs: Iterable[PairFiles]) -> str:
@@ -108,8 +104,25 @@ def fingerprint(pairs: Iterable[PairFiles]) -> str:
     for pair in sorted(pairs, key=lambda pair: pair.name):
         digest.update(hashlib.sha256(pair.name.encode()).digest())
         for path in (pair.before, pair.after, pair.label):
-            digest.update(_file_digest(path) if path else bytes(32))
+            digest.update(_file_digest(path))
     return f"sha256:{digest.hexdigest()[:16]}"
+
+
+def warn_of_leakage(splits: Mapping[str, Sequence[PairFiles]]) -> None:
+    """Warn if two splits are the same pairs: a score on one is no score on unseen pairs.
+
+    Args:
+        splits: The pairs of each split. Files are read only where all names are equal.
+    """
+    for (one, pairs), (two, others) in combinations(splits.items(), 2):
+        same_names = {pair.name for pair in pairs} == {pair.name for pair in others}
+        if same_names and fingerprint(pairs) == fingerprint(others):
+            warnings.warn(
+                f"{one} and {two} hold the same {len(pairs)} pairs ({fingerprint(pairs)}): a model "
+                "that was trained or chosen on one has seen the other. Replace one of them.",
+                LeakageWarning,
+                stacklevel=2,
+            )
 
 
 def tile_name(scene: str, row: int, column: int, grid: tuple[int, int]) -> str:
@@ -246,21 +259,18 @@ def _file_digest(path: Path) -> bytes:
 
 
 def _common_size(pair: PairFiles) -> tuple[int, int]:
-    files: Sequence[Path] = [path for path in (pair.before, pair.after, pair.label) if path]
-    height, width = read_size(files[0])
-    for path in files[1:]:
+    height, width = read_size(pair.before)
+    for path in (pair.after, pair.label):
         other = read_size(path)
         if other != (height, width):
             raise DataError(
-                f"{path} is {other[1]} x {other[0]}, but {files[0]} is {width} x {height}. The "
+                f"{path} is {other[1]} x {other[0]}, but {pair.before} is {width} x {height}. The "
                 "files of a pair show one place: resample or replace one of them."
             )
     return height, width
 
 
 def _read_pair(pair: PairFiles) -> tuple[Tensor, Tensor, Tensor]:
-    if pair.label is None:
-        raise DataError(f"{pair.before} has no label. Add it to the label folder.")
     # (H, W, 3) -> (3, H, W)
     before = torch.from_numpy(read_image(pair.before)).permute(2, 0, 1).contiguous()
     after = torch.from_numpy(read_image(pair.after)).permute(2, 0, 1).contiguous()

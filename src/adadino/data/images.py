@@ -42,7 +42,7 @@ class _OtherSamplesError(Exception):
 
 
 class _Tiff(TiffImageFile):
-    """Pillow's reader, but for intact files that it takes for broken ones."""
+    """Pillow's TIFF reader, which also recognises intact files that Pillow calls broken."""
 
     def _open(self) -> None:
         try:
@@ -191,7 +191,7 @@ def _decode(file: IO[bytes], name: str) -> ImageFile:
 
 
 def _has_16_bits(image: ImageFile) -> bool:
-    """Whether Pillow would quietly drop the low byte: the mode says RGB, the layout on disk not."""
+    """Whether Pillow would drop the low byte: its mode is RGB, the layout in the file is not."""
     layouts = (tile.args if isinstance(tile.args, tuple) else (tile.args,) for tile in image.tile)
     return any(";16" in str(layout[:1]) for layout in layouts)
 

@@ -1,7 +1,8 @@
 """How a set gets to its place: written into `DEST/.partial`, then moved out of it, split by split.
 
-What a killed run left there goes on with equal settings, and never looks like a finished set.
-Imports nothing heavy: the synthetic world, which needs no torch, is written this way as well.
+What a killed run left there never looks like a finished set, and a run with equal settings goes on
+with it. Nothing heavy is imported: the synthetic world, which needs no torch, is written this way
+as well.
 """
 
 from __future__ import annotations
@@ -42,7 +43,7 @@ def stage(dest: Path, settings: str, *, anew: bool = False) -> Path:
     """
     staging = dest / STAGING
     found = begun(dest)
-    if anew or found is None:  # without settings there is nothing that could be gone on with
+    if anew or found is None:  # without settings nobody knows what was begun
         remove(staging)
     if not staging.exists():
         write_atomic(staging / SETTINGS, settings)

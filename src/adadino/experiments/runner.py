@@ -26,22 +26,25 @@ import torch
 
 from adadino.benchmark.cost import gflops, throughput
 from adadino.data.folder import PairFolder, find_pairs, fingerprint
-from adadino.data.prepare.benchmarks import BENCHMARKS
-from adadino.data.synthetic.world import write_dataset
 from adadino.engine.model import Engine, optimize
 from adadino.errors import BackboneWarning, DataError
 from adadino.evaluation import Protocol, evaluate, same_size
-from adadino.experiments.runs import Setting, run_config
+from adadino.experiments.runs import (
+    Setting,
+    check_inputs,
+    datasets,
+    run_config,
+    write_stand_in,
+)
 from adadino.experiments.table import COSTS, Metric, Row, Study, Table
 from adadino.files import write_atomic
 from adadino.model.adadino import AdaDINO
 from adadino.model.checkpoint import load, new_model
 from adadino.model.detector import Detector
-from adadino.model.weights import bundled, is_hub_id
 from adadino.runtime.devices import choose_device
 from adadino.training.config import RunConfig
 from adadino.training.run import train
-from adadino.training.speed import ready
+from adadino.training.step import set_up
 
 Say = Callable[[str], None]
 
@@ -76,10 +79,10 @@ def reproduce(table: Table, setting: Setting, say: Say = lambda _: None) -> list
     Raises:
         DataError: Data or weights are missing; the message lists all of them.
     """
-    _check_inputs(table, setting)
+    check_inputs(table, setting)
     if setting.quick:
-        for dataset in _datasets(table):
-            _synthetic(setting.out, dataset)
+        for dataset in datasets(table):
+            write_stand_in(setting.out, dataset)
     if setting.jobs > 1:
         _together(table, setting, say)
     filled = []
@@ -122,7 +125,7 @@ def _together(table: Table, setting: Setting, say: Say) -> None:
 
 
 def _end_with_parent() -> None:
-    """Leave no orphan: a killed command's processes would go on training, and hold its pipes."""
+    """End with the parent: a killed command's processes would go on training and hold its pipes."""
     parent = multiprocessing.parent_process()
     assert parent is not None
 
@@ -134,7 +137,7 @@ def _end_with_parent() -> None:
 
 
 def _alone(rows: Sequence[tuple[Row, int]], setting: Setting) -> None:
-    """One model in a process of its own, and the rows that it is scored for."""
+    """Train one model in a process of its own, and score it for its rows."""
     with _one_thread() if setting.quick else nullcontext():
         for row, seed in rows:
             _result(row, seed, setting)
@@ -252,7 +255,7 @@ def _in_bf16(model: Detector) -> Detector:
     """The fastest form of a model in bf16: AdaDINO's engine, a peer with channels last."""
     if isinstance(model, AdaDINO):
         return optimize(model, precision="bf16", compile=False)
-    return ready(model.to(torch.bfloat16), precision="bf16")
+    return set_up(model.to(torch.bfloat16), precision="bf16")
 
 
 def _key(asked: object) -> str:
@@ -297,53 +300,3 @@ def _ranking(config: RunConfig, study: Study, setting: Setting) -> str:
         with torch.inference_mode():
             write_atomic(path, json.dumps(model.rank_chunks(pairs)))
     return path.read_text()
-
-
-def _synthetic(out: Path, dataset: str) -> None:
-    """A small synthetic stand-in for a benchmark, written once."""
-    root, done = out / "data" / dataset, out / "data" / dataset / "done"
-    if not done.exists():
-        seed = int(hashlib.sha256(dataset.encode()).hexdigest()[:4], 16)
-        write_dataset(root, {"train": 12, "val": 4, "test": 4}, seed=seed, size=64)
-        write_atomic(done, "")
-
-
-def _datasets(table: Table) -> list[str]:
-    return sorted({name for row in table.rows for name in row.dataset.split(",")})
-
-
-def _check_inputs(table: Table, setting: Setting) -> None:
-    if setting.quick:
-        return
-    missing = []
-    study = table.rows[0].study
-    for dataset in _datasets(table):
-        for split in ("train", "val") if study.split == "val" else ("train", "val", "test"):
-            folder = (setting.data or Path("DATA")) / dataset
-            if setting.data is None or not (folder / split).is_dir():
-                missing.append(f"{folder / split} ({_how_to_get(dataset, folder)})")
-                break
-    if setting.backbone is None:
-        missing.append(
-            "the ViT-L/16 SAT-493M weights (--backbone FILE; docs/how-to/weights.md)"
-            if study.preset == "vitl16"
-            else f"the {study.preset} backbone (--backbone tiny is the bundled model's; or a FILE)"
-        )
-    elif not (Path(setting.backbone).exists() or bundled(setting.backbone)) and not is_hub_id(
-        setting.backbone
-    ):
-        missing.append(f"{setting.backbone}, which --backbone names (there is no such file)")
-    if missing:
-        listed = "; ".join(missing)
-        raise DataError(
-            f"{table.name} needs: {listed}. Or try the machinery without either: --quick."
-        )
-
-
-def _how_to_get(dataset: str, folder: Path) -> str:
-    if dataset == "levir":  # no benchmark's split, but the one that the small tables were made on
-        return (
-            "LEVIR-CD's images test_1 to test_24 in train/, test_25 to test_30 in val/, each with "
-            "A, B and label"
-        )
-    return f"adadino prepare {dataset if dataset in BENCHMARKS else 'folder'} SOURCE {folder}"

@@ -1,4 +1,4 @@
-"""Which run a row is: its recipe, and a folder named by what it learns."""
+"""What a row is run with: data, weights, its recipe, and a folder named by what it learns."""
 
 from __future__ import annotations
 
@@ -10,8 +10,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from adadino import schema
-from adadino.experiments.table import Row
+from adadino.data.prepare.benchmarks import BENCHMARKS
+from adadino.data.synthetic import write_dataset
+from adadino.errors import DataError
+from adadino.experiments.table import Row, Table
+from adadino.files import write_atomic
 from adadino.model.checkpoint import kind_of
+from adadino.model.weights import bundled, is_hub_id
 from adadino.training.config import RunConfig, load_run
 
 QUICK = (
@@ -47,7 +52,7 @@ class Setting:
     quick: bool = False
     device: str = "auto"
     overrides: tuple[str, ...] = ()
-    """Changes to the recipe, of every row."""
+    """Changes to the recipe of every row."""
     jobs: int = 1
     """Models that are trained at the same time: small ones do not fill a GPU."""
 
@@ -96,3 +101,59 @@ def _content(weights: str | None) -> str | None:
         return weights
     with Path(weights).open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def write_stand_in(out: Path, dataset: str) -> None:
+    """Write a small synthetic stand-in for a benchmark, once."""
+    root, done = out / "data" / dataset, out / "data" / dataset / "done"
+    if not done.exists():
+        seed = int(hashlib.sha256(dataset.encode()).hexdigest()[:4], 16)
+        write_dataset(root, {"train": 12, "val": 4, "test": 4}, seed=seed, size=64)
+        write_atomic(done, "")
+
+
+def datasets(table: Table) -> list[str]:
+    """The datasets that a table's rows are trained on."""
+    return sorted({name for row in table.rows for name in row.dataset.split(",")})
+
+
+def check_inputs(table: Table, setting: Setting) -> None:
+    """Refuse to begin a table whose data or weights are not there.
+
+    Raises:
+        DataError: Something is missing; the message lists all of it.
+    """
+    if setting.quick:
+        return
+    missing = []
+    study = table.rows[0].study
+    for dataset in datasets(table):
+        for split in ("train", "val") if study.split == "val" else ("train", "val", "test"):
+            folder = (setting.data or Path("DATA")) / dataset
+            if setting.data is None or not (folder / split).is_dir():
+                missing.append(f"{folder / split} ({_how_to_get(dataset, folder)})")
+                break
+    if setting.backbone is None:
+        missing.append(
+            "the ViT-L/16 SAT-493M weights (--backbone FILE; docs/how-to/weights.md)"
+            if study.preset == "vitl16"
+            else f"the {study.preset} backbone (--backbone tiny is the bundled model's; or a FILE)"
+        )
+    elif not (Path(setting.backbone).exists() or bundled(setting.backbone)) and not is_hub_id(
+        setting.backbone
+    ):
+        missing.append(f"{setting.backbone}, which --backbone names (there is no such file)")
+    if missing:
+        listed = "; ".join(missing)
+        raise DataError(
+            f"{table.name} needs: {listed}. Or try the machinery without either: --quick."
+        )
+
+
+def _how_to_get(dataset: str, folder: Path) -> str:
+    if dataset == "levir":  # not a benchmark's split, but that of the small tables
+        return (
+            "LEVIR-CD's images test_1 to test_24 in train/, test_25 to test_30 in val/, each with "
+            "A, B and label"
+        )
+    return f"adadino prepare {dataset if dataset in BENCHMARKS else 'folder'} SOURCE {folder}"

@@ -10,6 +10,8 @@ from adadino.experiments.table import (
     NO_CGLA,
     NO_PRIOR,
     OURS,
+    RANDOM_NOTE,
+    REAL_PAIRS,
     Metric,
     Row,
     Study,
@@ -49,7 +51,7 @@ def _small(name: str, *overrides: str, ranked: bool = False) -> Row:
 
 BUILD_UP = Table(
     "small-build-up",
-    "A small frozen backbone on real pairs: the build-up",
+    f"A small frozen backbone {REAL_PAIRS}: the build-up",
     ("f1_levir", "f1_clcd"),
     (
         _small("Frozen baseline", *OURS, *NO_CGLA),
@@ -63,7 +65,7 @@ BUILD_UP = Table(
 
 SMALL_ABLATION = Table(
     "small-ablation",
-    "A small frozen backbone on real pairs: the ablation",
+    f"A small frozen backbone {REAL_PAIRS}: the ablation",
     ("f1_levir", "f1_clcd"),
     (
         _small("w/o delta injection", *OURS, "model.cgla.delta=none"),
@@ -82,11 +84,12 @@ SMALL_ABLATION = Table(
         _small("4/16, w/o CGLA", *budget(4), *NO_CGLA),
         _small("4/16, w/ CGLA", *budget(4), *NO_PRIOR),
     ),
+    footer=(RANDOM_NOTE,),
 )
 
 WHY = Table(
     "small-why",
-    "A small frozen backbone on real pairs: what CGLA would need",
+    f"A small frozen backbone {REAL_PAIRS}: what CGLA would need",
     ("f1_levir", "f1_clcd"),
     (
         _small("+ CGLA, eta from 0.5", *OURS, *NO_PRIOR, "model.cgla.eta=0.5"),
@@ -105,19 +108,19 @@ WHY = Table(
     ),
 )
 """CGLA begins as almost nothing (0.05 x 0.05 of a gated update), and a small budget has a hundredth
-of the paper's steps to grow it; in bf16 the first of them are rounded away, in float32 none. Depths
-move the taps with them."""
+of the paper's steps in which it can grow. In bf16 the first of them are rounded away, in float32
+none. Other depths also move the taps."""
 
 IMAGENET = "model.stream.weights=imagenet"
 STREAM = ("model.stream.name=lite0", IMAGENET, "model.order_invariant=true")
-"""As in the bundled model."""
+"""The stream of the bundled model."""
 
 
 def _peer(spec: PeerSpec) -> Row:
     """A comparator in the one budget: same steps, data, augmentation and loss.
 
-    The optimiser with its learning rate is the published one, because neither means anything
-    without the other; the schedule is everybody's. What was published without one has the study's.
+    Optimiser and learning rate are the published ones, because neither means anything without the
+    other; a peer that was published without them takes the study's. The schedule is one for all.
     """
     overrides = [f"model.peer={spec.name}"]
     if spec.trunk:
@@ -140,7 +143,7 @@ def _quotation(f1: dict[str, float]) -> str:
 
 PEER_TABLE = Table(
     "peers",
-    "AdaDINO and its peers on real pairs, one budget for all",
+    f"AdaDINO and its peers {REAL_PAIRS}, one budget for all",
     (
         "f1_levir",
         "iou_levir",

@@ -29,7 +29,7 @@ Metric = Literal[
 ]
 
 COSTS: tuple[Metric, ...] = ("parameters", "gflops", "pairs_per_s", "fast_pairs_per_s")
-"""What a model costs, whatever it was trained from."""
+"""What a model costs, whatever it was trained on."""
 
 NO_CGLA = ("model.cgla.mode=off", "model.cpgr.prior=none")
 NO_PRIOR = ("model.cpgr.prior=none",)
@@ -51,8 +51,8 @@ class Study:
     checkpoint: Literal["best", "final"] = "best"
     """`best` was chosen on the validation split; `final` is the last epoch, chosen by nothing."""
     recorded: bool = False
-    """Time a CUDA graph, where there is one to record: eager, as the paper measures, a small model
-    is as fast as Python issues its kernels, whatever they compute."""
+    """Time a CUDA graph where one can be recorded. Run eagerly, as the paper measures, a small
+    model is only as fast as Python issues its kernels."""
 
 
 PAPER = Study()
@@ -76,25 +76,39 @@ class Row:
 
 @dataclass(frozen=True)
 class Table:
-    """A table of the paper."""
+    """A table: the paper's, or one of ours."""
 
     name: str
     title: str
     metrics: tuple[Metric, ...]
     rows: tuple[Row, ...]
-    plot: Literal["bars", "speed"] = "bars"
-    """`speed`: accuracy against pairs per second instead of bars."""
+    plot: Literal["points", "speed"] = "points"
+    """`points`: each row's first figures; `speed`: accuracy against pairs per second."""
     footer: tuple[str, ...] = ()
-    """What stands below the table."""
+    """Lines that stand below the table."""
     seeds: tuple[int, ...] = (0,)
-    """Where the user does not say."""
+    """Seeds of the training runs, unless the user names others."""
 
 
 OURS, BSCS = budget(16), budget(6)
 
+RANDOM_NOTE = (
+    "Random-6 executes one subset for each block, drawn with model.bscs.seed = 0 and not with the "
+    "run's seed: all seeds share it."
+)
+REAL_PAIRS, SYNTHETIC = "on real pairs", "on synthetic tiles"
+
+
+def quickened(table: Table) -> Table:
+    """A table as --quick fills it: its title says that no real pair was seen."""
+    title = table.title.replace(REAL_PAIRS, SYNTHETIC)
+    return dataclasses.replace(
+        table, title=title if title != table.title else f"{title}, {SYNTHETIC} instead"
+    )
+
 
 def only(table: Table, names: Sequence[str]) -> Table:
-    """The rows of a table that are called so, or have one of these in their name, in any case.
+    """A table of the rows with these names; where no name is equal, of those that contain one.
 
     Raises:
         ConfigError: There is no such row.
@@ -110,5 +124,5 @@ def only(table: Table, names: Sequence[str]) -> Table:
             )
         wanted |= found
     rows = tuple(row for row in table.rows if row.name in wanted)
-    # Under a name of its own: a whole table that was written before stays.
+    # Another name, so that a whole table that was written before stays.
     return dataclasses.replace(table, name=f"{table.name}-rows", rows=rows)

@@ -5,7 +5,17 @@ from __future__ import annotations
 from adadino import paper
 from adadino.evaluation import PROTOCOLS, Protocol
 from adadino.experiments.small import BUILD_UP, PEER_TABLE, SMALL_ABLATION, WHY
-from adadino.experiments.table import BSCS, NO_CGLA, NO_PRIOR, OURS, Metric, Row, Table, budget
+from adadino.experiments.table import (
+    BSCS,
+    NO_CGLA,
+    NO_PRIOR,
+    OURS,
+    RANDOM_NOTE,
+    Metric,
+    Row,
+    Table,
+    budget,
+)
 
 
 def _scores(f1: float, iou: float, **more: float) -> dict[Metric, float]:
@@ -55,6 +65,7 @@ ABLATION = Table(
         _fixed("Random-6", "random", 83.26, 71.32, ranked=False),
         _fixed("Bottom-6", "bottom", 82.77, 70.61, ranked=True),
     ),
+    footer=(RANDOM_NOTE,),
 )
 
 

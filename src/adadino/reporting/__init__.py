@@ -1,1 +1,9 @@
-"""What people read of a run: pictures, cards and tables."""
+"""What people read of a run or a model: tables, pictures and cards.
+
+- `tables`: Markdown and CSV from a header and rows.
+- `pictures`: matplotlib figures, error maps, sheets of images.
+- `card`: the card of a training run, and the README of a model on the hub.
+
+It is given what it shows and computes no figure of its own. Training, evaluation, experiments and
+benchmarks import it; it imports none of them.
+"""

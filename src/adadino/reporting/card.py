@@ -1,80 +1,93 @@
-"""The model card of a run: what it is, what it was trained on, and how it scored, as measured."""
+"""Cards: what a model is, what it was trained on, and how it scored, as Markdown.
+
+`run_card` stands in a training run's folder, `hub_card` is the README of a model on the hub. Both
+hold the figures they are given and no others: what was not measured has no line.
+"""
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
 
-from adadino.model.adadino import AdaDINO
-from adadino.model.detector import Detector
-from adadino.peers import PEERS
-from adadino.training.config import RunConfig, TrainConfig
+import yaml
+
+import adadino
+from adadino.errors import ConfigError
+from adadino.reporting.tables import markdown_table
+
+if TYPE_CHECKING:
+    from adadino.model.detector import Detector
+    from adadino.peers import PeerSpec
+
+FIGURES = {
+    "f1": "F1",
+    "iou": "IoU",
+    "precision": "precision",
+    "recall": "recall",
+    "oa": "overall accuracy",
+    "kappa": "kappa",
+}
+"""The metrics of `adadino evaluate`, as cards name them."""
+
+LIMITS = """It finds the kinds of change it was shown, at the resolution it was shown. Other \
+sensors, seasons
+and places need their own check before anyone acts on a map."""
 
 
-def model_card(
+def run_card(
     model: Detector,
     history: list[dict[str, float]],
     environment: dict[str, Any],
-    config: RunConfig,
+    *,
+    recipe: str,
+    batch: int,
+    original: PeerSpec | None = None,
 ) -> str:
-    """Write the card as Markdown."""
+    """The card of a training run.
+
+    Args:
+        model: What was trained.
+        history: A row for each validated epoch.
+        environment: Versions, and the pairs, tiles and fingerprint of each split.
+        recipe: How it was trained, in words.
+        batch: Pairs that were scored together.
+        original: The published model that a peer follows.
+    """
     best = max(history, key=lambda row: row["f1"])
-    title = "AdaDINO" if model.config.peer is None else PEERS[model.config.peer].title
-    trained = sum(p.numel() for p in model.parameters() if p.requires_grad)
-    data = "\n".join(
-        f"| {split} | {d['pairs']} | {d['tiles']} | `{d['fingerprint']}` |"
-        for split, d in environment["data"].items()
-    )
-    versions = ", ".join(f"{k} {v}" for k, v in environment["versions"].items())
-    names = ("f1", "iou", "precision", "recall", "oa", "kappa")
-    scores = " | ".join(f"{100 * best[name]:.2f}" for name in names)
-    return f"""# {title}{"" if model.dino is None else f" on {model.config.backbone.name}"}
-
-Finds what changed between two co-registered images of one place: a probability for each pixel.
-
-{_parts(model)}- Trained parameters: {trained:,}.
-- Recipe: {config.train.epochs} epochs, {config.train.pairs_per_update} pairs per update \
-({_update(config.train)}), {config.train.optimizer} with learning rate {config.train.lr:g}, \
-precision {config.train.precision}, seed {config.train.seed}.
-
-## Scores
-
-Validation split, one confusion matrix over all pixels, batches of {config.train.batch}, \
-threshold 0.5, epoch {best["epoch"]:.0f} of {history[-1]["epoch"]:.0f} (the best of them, chosen \
-on this very split).
-
-| F1 | IoU | precision | recall | OA | kappa |
-|---|---|---|---|---|---|
-| {scores} |
-
-## Data
-
-| split | pairs | tiles | fingerprint |
-|---|---|---|---|
-{data}
-
-{versions}
-
-## Limits
-
-It finds the kinds of change it was shown, at the resolution it was shown. Other sensors, seasons
-and places need their own check before anyone acts on a map.
-"""
+    title = "AdaDINO" if original is None else original.title
+    on = "" if model.dino is None else f" on {model.config.backbone.name}"
+    versions = ", ".join(f"{name} {value}" for name, value in environment["versions"].items())
+    names = ["F1", "IoU", "precision", "recall", "OA", "kappa"]
+    scores = [f"{100 * best[name]:.2f}" for name in FIGURES]
+    splits = [
+        [split, str(one["pairs"]), str(one["tiles"]), f"`{one['fingerprint']}`"]
+        for split, one in environment["data"].items()
+    ]
+    parts = [
+        f"# {title}{on}",
+        "Finds what changed between two co-registered images of one place: a probability for each "
+        "pixel.",
+        "\n".join(f"- {line}" for line in (*_parts(model, original), f"Recipe: {recipe}.")),
+        "## Scores",
+        f"Validation split, one confusion matrix over all pixels, batches of {batch}, threshold "
+        f"0.5, epoch {best['epoch']:.0f} of {history[-1]['epoch']:.0f} (the best of them, chosen "
+        "on this very split).",
+        "\n".join(markdown_table(names, [scores])),
+        "## Data",
+        "\n".join(markdown_table(["split", "pairs", "tiles", "fingerprint"], splits)),
+        versions,
+        "## Limits",
+        LIMITS,
+    ]
+    return "\n\n".join(parts) + "\n"
 
 
-def _update(train: TrainConfig) -> str:
-    """How the pairs of an update come together."""
-    devices = train.devices * train.nodes
-    on = "" if devices == 1 else f" on each of {devices} devices"
-    return f"{train.batch} at a time{on}, {train.accumulate} times"
-
-
-def _parts(model: Detector) -> str:
-    """What only some models have: a backbone, a choice of FFN chunks, a published original."""
+def _parts(model: Detector, original: PeerSpec | None) -> list[str]:
+    """What only some models have (an original, a backbone, FFN chunks), and their size."""
     lines = []
     config, backbone = model.config, model.config.backbone
-    if config.peer is not None:
-        spec = PEERS[config.peer]
-        lines.append(f"{spec.description} After {spec.citation}.")
+    if original is not None:
+        lines.append(f"{original.description} After {original.citation}.")
     if model.dino is not None:
         weights = backbone.weights or ("trained with the model" if backbone.trainable else "random")
         lines.append(
@@ -83,9 +96,89 @@ def _parts(model: Detector) -> str:
         )
     if config.stream.weights is not None:
         lines.append(f"EfficientNet-lite0 began with: {config.stream.weights}.")
-    if isinstance(model, AdaDINO):
+    if original is None:
         bscs = config.bscs
         lines.append(
             f"FFN chunks executed: {bscs.k} of {bscs.chunks} (selection {bscs.selection})."
         )
-    return "".join(f"- {line}\n" for line in lines)
+    return [*lines, f"Trained parameters: {_trained(model):,}."]
+
+
+def hub_card(
+    model: Detector,
+    *,
+    figures: Mapping[str, Mapping[str, float]] | None = None,
+    with_backbone: bool = False,
+    licence: str | None = None,
+    base_model: str | None = None,
+) -> str:
+    """The README of a model on the hub, from its configuration and the figures it is given.
+
+    Args:
+        model: The model.
+        figures: Measured figures by data set: `{"LEVIR-CD test": {"f1": 0.91, "iou": 0.84}}`.
+        with_backbone: Whether the frozen backbone is in the repository too.
+        licence: Of the trained tensors; left out if not given.
+        base_model: Hub id of the backbone, named where it is not in the repository.
+
+    Raises:
+        ConfigError: A figure has no name that the card knows, or is no number between -1 and 1.
+    """
+    config, carried = model.config, with_backbone or model.config.backbone.trainable
+    head: dict[str, Any] = {
+        "library_name": "adadino",
+        "tags": ["change-detection", "remote-sensing", "image-segmentation"],
+    }
+    if licence is not None:
+        head["license"] = licence
+    if model.dino is not None and not carried and base_model is not None:
+        head["base_model"] = base_model
+    front = yaml.safe_dump(head, sort_keys=False).strip()
+    parts = [
+        f"---\n{front}\n---",
+        f"# {config.peer or f'AdaDINO on {config.backbone.name}'}",
+        "Finds what changed between two co-registered images of one place: RGB in, the probability "
+        "of change of every pixel out.",
+        '```python\nimport adadino\nmodel = adadino.load("OWNER/NAME")  # or this folder\n'
+        "probability = model.predict(before, after)\n```",
+        "## Facts\n\n" + "\n".join(f"- {line}" for line in _facts(model, carried=carried)),
+    ]
+    if figures:
+        parts.append("## Figures\n\n" + _figures(figures))
+    return "\n\n".join(parts) + "\n"
+
+
+def _facts(model: Detector, *, carried: bool) -> list[str]:
+    config = model.config
+    lines = [f"adadino {adadino.__version__}", f"trained parameters: {_trained(model):,}"]
+    if model.dino is not None:
+        backbone = config.backbone
+        where = "in this repository" if carried else f"not here: `{backbone.weights or 'unnamed'}`"
+        digest = f" ({backbone.fingerprint})" if backbone.fingerprint else ""
+        lines.append(f"backbone: {backbone.name}, {where}{digest}")
+    if config.peer is None:
+        lines.append(f"FFN chunks executed: {config.bscs.k} of {config.bscs.chunks}")
+    mean, std = (", ".join(map(str, v)) for v in model.normalize.values.values())
+    return [*lines, f"normalisation, inside the model: mean {mean}; std {std}"]
+
+
+def _figures(figures: Mapping[str, Mapping[str, float]]) -> str:
+    """Figures in per cent; a column for each that was given, a blank for each that was not."""
+    for data, row in figures.items():
+        for name, value in row.items():
+            if name not in FIGURES:
+                known = ", ".join(FIGURES)
+                raise ConfigError(f"{data} has a figure {name!r}; the card knows {known}.")
+            if not -1 <= value <= 1:
+                raise ConfigError(f"{name} of {data} is {value}, must be a share between -1 and 1.")
+    columns = [name for name in FIGURES if any(name in row for row in figures.values())]
+    rows = [
+        [data, *(f"{100 * row[name]:.2f}" if name in row else "" for name in columns)]
+        for data, row in figures.items()
+    ]
+    lines = markdown_table(["data", *(FIGURES[name] for name in columns)], rows)
+    return "\n".join([*lines, "", "In per cent, as measured with `adadino evaluate`."])
+
+
+def _trained(model: Detector) -> int:
+    return sum(p.numel() for p in model.parameters() if p.requires_grad)

@@ -1,15 +1,23 @@
-"""Pictures for people: predictions in the paper's colours, and curves."""
+"""Pictures for people: predictions in the paper's colours, sheets of images, and curves."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 from PIL import Image, ImageDraw, ImageFont
 
 from adadino.files import write_atomic
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+    from adadino.metrics import PRCurve
 
 Array = NDArray[np.uint8]
 
@@ -68,30 +76,77 @@ def captioned_sheet(panels: Mapping[str, Array], path: Path | str, gap: int = 12
     write_atomic(path, lambda part: sheet.save(part))
 
 
-def curves(history: Sequence[dict[str, float]], path: Path | str) -> None:
+@contextmanager
+def figure(
+    path: Path | str, panels: int = 1, *, size: tuple[float, float], share_rows: bool = False
+) -> Iterator[tuple[Figure, list[Axes]]]:
+    """Draw panels side by side; the PNG is written when the block ends.
+
+    Not with pyplot, which would switch the backend of a notebook that calls us.
+
+    Args:
+        path: The file.
+        panels: How many.
+        size: Width and height of the whole in inches.
+        share_rows: Whether all panels have the first one's vertical axis.
+
+    Raises:
+        ImportError: matplotlib is not installed.
+    """
+    from matplotlib.figure import Figure
+
+    drawn = Figure(figsize=size, layout="constrained")
+    axes = drawn.subplots(1, panels, squeeze=False, sharey=share_rows)[0]
+    yield drawn, list(axes)
+    write_atomic(path, lambda part: drawn.savefig(part, dpi=110))
+
+
+def training_curves(history: Sequence[dict[str, float]], path: Path | str) -> None:
     """Loss, and validation F1 with precision and recall, over the epochs, as a PNG."""
-    import matplotlib
-
-    matplotlib.use("Agg")
-    from matplotlib import pyplot as plt
-
     epochs = [row["epoch"] for row in history]
-    figure, (left, right) = plt.subplots(1, 2, figsize=(10, 3.6), constrained_layout=True)
-    for name, label in (("loss_total", "total"), ("loss_focal", "focal"), ("loss_dice", "Dice")):
-        left.plot(epochs, [row[name] for row in history], marker=".", label=label)
-    left.set(title="training loss", xlabel="epoch", yscale="log")
-    for name in ("f1", "precision", "recall"):
-        right.plot(epochs, [100 * row[name] for row in history], marker=".", label=name)
     best = max(history, key=lambda row: row["f1"])
-    right.set(
-        title=f"validation, best F1 {100 * best['f1']:.2f} in epoch {best['epoch']:.0f}",
-        xlabel="epoch",
-        ylabel="%",
-        ylim=(0, 100),
-    )
-    for axis in (left, right):
-        axis.xaxis.get_major_locator().set_params(integer=True)
-        axis.grid(alpha=0.3)
-        axis.legend()
-    write_atomic(path, lambda part: figure.savefig(part, dpi=110))
-    plt.close(figure)
+    with figure(path, 2, size=(10, 3.6)) as (_, (left, right)):
+        for name, label in (
+            ("loss_total", "total"),
+            ("loss_focal", "focal"),
+            ("loss_dice", "Dice"),
+        ):
+            left.plot(epochs, [row[name] for row in history], marker=".", label=label)
+        left.set(title="training loss", xlabel="epoch", yscale="log")
+        for name in ("f1", "precision", "recall"):
+            right.plot(epochs, [100 * row[name] for row in history], marker=".", label=name)
+        right.set(
+            title=f"validation, best F1 {100 * best['f1']:.2f} in epoch {best['epoch']:.0f}",
+            xlabel="epoch",
+            ylabel="%",
+            ylim=(0, 100),
+        )
+        for axis in (left, right):
+            axis.locator_params(axis="x", integer=True)
+            axis.grid(alpha=0.3)
+            axis.legend()
+
+
+def pr_curve(curve: PRCurve, path: Path | str, *, marked: float, best: bool) -> None:
+    """The precision-recall curve, and F1 against the threshold, as a PNG.
+
+    Args:
+        curve: The curve.
+        path: The file.
+        marked: The threshold to mark.
+        best: Whether it is the threshold of the highest F1.
+    """
+    at = int(marked * len(curve.thresholds))
+    with figure(path, 2, size=(9, 3.8)) as (_, (left, right)):
+        left.plot(100 * curve.recall, 100 * curve.precision)
+        left.plot(
+            100 * curve.recall[at], 100 * curve.precision[at], "o", label=f"threshold {marked:.3f}"
+        )
+        left.set(xlabel="recall, %", ylabel="precision, %", xlim=(0, 100), ylim=(0, 100))
+        left.legend()
+        right.plot(curve.thresholds, 100 * curve.f1)
+        right.axvline(marked, linestyle=":", color="grey")
+        title = f"{'best F1' if best else 'F1'} {100 * curve.f1[at]:.2f} at {marked:.3f}"
+        right.set(xlabel="threshold", ylabel="F1, %", title=title)
+        for axis in (left, right):
+            axis.grid(alpha=0.3)

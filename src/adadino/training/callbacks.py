@@ -1,9 +1,7 @@
-"""What happens after each epoch: checkpoints, the run folder's files, a line for people."""
+"""What happens after each epoch: checkpoints, the run folder's files, a line on the terminal."""
 
 from __future__ import annotations
 
-import csv
-import io
 import sys
 import time
 from pathlib import Path
@@ -19,8 +17,9 @@ from adadino.errors import TrainingError
 from adadino.files import write_atomic
 from adadino.model import checkpoint as checkpoints
 from adadino.reporting import pictures
+from adadino.reporting.tables import csv_text
 from adadino.training.folder import BEST, CURVES, HISTORY, LAST, PICTURES
-from adadino.training.strategy import ShardedBackbone
+from adadino.training.step import ShardedBackbone
 from adadino.training.task import ChangeTask, to_float
 
 
@@ -30,7 +29,7 @@ class AtomicCheckpointIO(TorchCheckpointIO):
     def save_checkpoint(
         self, checkpoint: dict[str, Any], path: Any, storage_options: Any | None = None
     ) -> None:
-        """Write beside, then rename."""
+        """Write to a file beside it, then rename that."""
 
         def write(part: Path) -> None:
             try:
@@ -44,7 +43,7 @@ class AtomicCheckpointIO(TorchCheckpointIO):
     def load_checkpoint(
         self, path: Any, map_location: Any | None = None, weights_only: bool | None = None
     ) -> dict[str, Any]:
-        """Tensors and plain values only."""
+        """Read tensors and plain values only; no code of the file is run."""
         try:
             state: dict[str, Any] = torch.load(path, map_location="cpu", weights_only=True)
         except Exception as error:  # whatever zip, pickle and torch think of a damaged file
@@ -70,7 +69,7 @@ class Keeper(pl.Callback):
         self.examples = choose_examples(validation, shown)
 
     def on_train_epoch_end(self, trainer: pl.Trainer, task: pl.LightningModule) -> None:
-        """Runs after validation. `last.ckpt` comes last: it is what says the epoch is finished."""
+        """Write what a validated epoch left; `last.ckpt` comes last and marks it as finished."""
         assert isinstance(task, ChangeTask)
         if not validated(task):
             return
@@ -88,8 +87,8 @@ class Keeper(pl.Callback):
                 # A backbone that no file holds would be lost with the process.
                 unnamed = task.model.config.backbone.weights is None
                 checkpoints.save(task.model, self.folder / BEST, with_backbone=unnamed, extra=extra)
-            write_atomic(self.folder / HISTORY, as_csv(task.history))
-            pictures.curves(task.history, self.folder / CURVES)
+            write_atomic(self.folder / HISTORY, csv_text(list(task.history[0]), task.history))
+            pictures.training_curves(task.history, self.folder / CURVES)
             self.picture(task, self.folder / PICTURES / name)
         trainer.save_checkpoint(self.folder / LAST)
 
@@ -103,7 +102,7 @@ class Keeper(pl.Callback):
         for index in self.examples:
             before, after, mask, _ = self.validation[index]
             pair = [to_float(image[None].to(task.device)) for image in (before, after)]
-            # The hook runs outside Lightning's precision context; the model needs the same one.
+            # This hook runs outside Lightning's precision context, which the model needs.
             with task.trainer.precision_plugin.forward_context():
                 probability = model(*pair).logits.float().softmax(1)[0, 1].cpu().numpy()
             truth = mask.numpy().astype(bool)
@@ -124,7 +123,7 @@ class Reporter(pl.Callback):
         self.epochs = 0
 
     def on_train_start(self, trainer: pl.Trainer, task: pl.LightningModule) -> None:
-        """Start the clock: what came before does not repeat."""
+        """Start the clock; what ran before the first epoch is not part of the pace."""
         self.started = time.monotonic()
 
     def on_train_epoch_end(self, trainer: pl.Trainer, task: pl.LightningModule) -> None:
@@ -156,15 +155,6 @@ def choose_examples(dataset: PairFolder, count: int) -> list[int]:
     changed = [index for index in spread if bool(dataset[index][2].any())]
     chosen = (changed + [index for index in spread if index not in changed])[:count]
     return sorted(chosen)
-
-
-def as_csv(history: list[dict[str, float]]) -> str:
-    """The history as CSV text."""
-    text = io.StringIO()
-    writer = csv.DictWriter(text, fieldnames=list(history[0]), lineterminator="\n")
-    writer.writeheader()
-    writer.writerows(history)
-    return text.getvalue()
 
 
 def _duration(seconds: float) -> str:

@@ -57,13 +57,13 @@ class TrainConfig:
     optimizer: Literal["adamw", "adam", "sgd"] = "adamw"
     """adamw is the paper's; the others are for peers that were published with them."""
     momentum: float = 0.0
-    """Of sgd."""
+    """Momentum of sgd."""
     lr: float = 5e-4
     weight_decay: float = 5e-4
     min_lr: float = 1e-7
-    """Where the cosine ends."""
+    """Learning rate at which the cosine ends."""
     schedule: Literal["epoch", "step"] = "epoch"
-    """How often the cosine moves."""
+    """Whether the cosine moves once an epoch or once an update."""
     validate_every: int = 1
     """Epochs between validations; checkpoints are written after them."""
     bscs_warmup: int = 3
@@ -71,10 +71,11 @@ class TrainConfig:
     lambda_start: float = 5
     """Epochs before CGLA's auxiliary loss sets in."""
     lambda_ramp: float = 10
-    """Epochs over which it grows."""
+    """Epochs over which the weight of that loss grows."""
     lambda_max: float = 0.01
-    """Its final weight."""
+    """Final weight of that loss."""
     dice: Literal["micro", "foreground"] = "micro"
+    """micro is the paper's; foreground counts the change class alone, which is rare."""
     precision: Literal["32", "bf16"] = "32"
     """32 is the paper's. bf16 holds the frozen weights in bf16 and runs the rest in autocast."""
     compile: bool = False
@@ -96,8 +97,19 @@ class TrainConfig:
 
     @property
     def pairs_per_update(self) -> int:
-        """On all devices together."""
+        """Pairs of one update, on all devices together."""
         return self.batch * self.accumulate * self.devices * self.nodes
+
+    @property
+    def summary(self) -> str:
+        """The recipe in words, for cards."""
+        devices = self.devices * self.nodes
+        on = "" if devices == 1 else f" on each of {devices} devices"
+        return (
+            f"{self.epochs} epochs, {self.pairs_per_update} pairs per update ({self.batch} at a "
+            f"time{on}, {self.accumulate} times), {self.optimizer} with learning rate {self.lr:g}, "
+            f"precision {self.precision}, seed {self.seed}"
+        )
 
     def __post_init__(self) -> None:
         for name in ("epochs", "batch", "accumulate", "validate_every", "devices", "nodes"):
@@ -134,7 +146,7 @@ class TrainConfig:
 
 @dataclass(frozen=True)
 class RunConfig:
-    """A run, whole."""
+    """All settings of a run."""
 
     preset: str = "vitl16"
     """The preset that `model` refines."""
@@ -183,7 +195,7 @@ def load_run(path: Path | str | None, overrides: Sequence[str] = ()) -> RunConfi
     for setting in named + (ignored if meant else []):
         if not takes(peer, setting):
             raise ConfigError(f"model.{setting} has no effect on {peer}: leave it out.")
-    # A file that is another model's recipe: what it says of that one's parts is left out.
+    # The file is another model's recipe: settings of parts that the peer lacks are left out.
     for setting in ignored:
         _put(written, base, setting)
     return schema.build(RunConfig, {**data, "model": written})

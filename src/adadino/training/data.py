@@ -1,7 +1,7 @@
 """Batches for training and validation: every order follows from the seed and the epoch alone.
 
-That is what makes a resumed run equal an uninterrupted one: no state of a random generator has to
-be carried over, because there is none.
+A resumed run therefore equals an uninterrupted one: there is no state of a random generator that
+would have to be carried over.
 """
 
 from __future__ import annotations
@@ -15,11 +15,49 @@ from torch import Tensor
 from torch.utils.data import DataLoader, Sampler
 
 from adadino.data.folder import PairFolder, Place
-from adadino.errors import TrainingError
+from adadino.errors import ConfigError, TrainingError
+from adadino.model.checkpoint import kind_of
 from adadino.training.config import RunConfig
 
 Batch = tuple[Tensor, Tensor, Tensor, Tensor]
 Loader = DataLoader[tuple[Tensor, Tensor, Tensor, int]]
+
+
+def open_splits(config: RunConfig) -> dict[str, PairFolder]:
+    """Open the training and the validation pairs, each of one size: a batch is one tensor.
+
+    Raises:
+        ConfigError: There are no pairs, or they do not fit the model or the augmentation.
+    """
+    data, size = config.data, config.augment.size
+    stride = getattr(kind_of(config.model), "stride", config.model.stride)
+    if not any(data.root):
+        raise ConfigError("data.root is not set; name the prepared dataset with --data DIR.")
+    if size % stride:
+        raise ConfigError(
+            f"augment.size is {size}, must be a multiple of the model's stride, {stride} pixels."
+        )
+    # A folder that is named twice counts twice in training, and once in validation.
+    roots = {"train": data.root, "val": tuple(dict.fromkeys(data.root))}
+    sets = {
+        split: PairFolder(root, split, tile=data.tile, cache=data.cache)
+        for split, root in roots.items()
+    }
+    for split, pairs in sets.items():
+        sizes = sorted(set(pairs.sizes))
+        if len(sizes) > 1:
+            raise ConfigError(
+                f"{data.name}: {split} holds images of {len(sizes)} sizes, from "
+                f"{sizes[0][0]} x {sizes[0][1]} to {sizes[-1][0]} x {sizes[-1][1]}; cut them with "
+                "`adadino prepare`, or set data.tile."
+            )
+    if max(sets["train"].sizes[0]) > size:
+        height, width = sets["train"].sizes[0]
+        raise ConfigError(
+            f"training images of {height} x {width} are larger than augment.size {size}; set "
+            f"data.tile={size}."
+        )
+    return sets
 
 
 class EpochSampler(Sampler[Place]):

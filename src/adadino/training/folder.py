@@ -24,13 +24,13 @@ LAST, BEST, FINAL = "last.ckpt", "best", "final"
 CONFIG, ENVIRONMENT = "config.yaml", "environment.json"
 HISTORY, CURVES, PICTURES, CARD = "history.csv", "curves.png", "pictures", "card.md"
 
-# The checkpoint first and the configuration last: removed so and stopped between, nothing is mixed
-# up.
+# In the order of removal: the checkpoint first and the configuration last, so that a removal that
+# is cut short leaves no mix of two runs.
 _WRITTEN = (
     LAST, BEST, FINAL, HISTORY, CURVES, PICTURES, CARD, "tensorboard", ENVIRONMENT, CONFIG,
 )  # fmt: skip
 
-# All but what a run writes before its first epoch is over.
+# What a run writes only after its first epoch.
 _RESULTS = tuple(name for name in _WRITTEN if name not in ("tensorboard", ENVIRONMENT, CONFIG))
 
 # What may differ between a run's start and its continuation: where it runs, not what it learns.
@@ -43,14 +43,14 @@ _FREE = {
 def open_run(folder: Path, config: RunConfig, *, overwrite: bool) -> Path | None:
     """Make a folder ready for a run; return the checkpoint to go on from, None for a new run.
 
-    Only for whoever holds the folder: settings without results may be those of a run that is going
-    on.
+    Call it while holding the folder's lock: settings without results may be those of a run that has
+    just begun elsewhere.
 
     Raises:
         TrainingError: The folder holds a run with other settings, or something else.
     """
     saved = folder / CONFIG
-    before = _saved(saved) if saved.exists() else None  # before anything of theirs is touched
+    before = _saved(saved) if saved.exists() else None  # raises before anything is touched
     if before is None and not overwrite and (found := _in_the_way(folder)):
         raise TrainingError(
             f"{folder} holds {found}, but no {CONFIG} that says what it was trained with. Restore "
@@ -78,15 +78,15 @@ def open_run(folder: Path, config: RunConfig, *, overwrite: bool) -> Path | None
 
 
 def abandoned(folder: Path, kind: type, results: Sequence[str]) -> bool:
-    """Whether a run wrote its settings there and then nothing: it keeps no other run out.
+    """Whether a folder holds a run's settings and no result, so that another run may take it.
 
-    That is what a command leaves that failed before its first checkpoint. A file that does not say
-    every setting, as ours do, is somebody's own, and not to be written over.
+    A command that fails before its first checkpoint leaves such a folder. A settings file that does
+    not name every setting, as ours do, is the user's own and is never written over.
 
     Args:
-        folder: The run's.
-        kind: What its settings are of.
-        results: Names of which none may be there.
+        folder: The run's folder.
+        kind: The dataclass of its settings.
+        results: Names of the results, none of which may exist.
     """
     try:
         said = schema.read_yaml(folder / CONFIG)
@@ -97,17 +97,17 @@ def abandoned(folder: Path, kind: type, results: Sequence[str]) -> bool:
 
 
 def begun(folder: Path) -> bool:
-    """Whether a training run in a folder is one to go on with."""
+    """Whether a folder holds a training run that can go on."""
     return (folder / CONFIG).exists() and not abandoned(folder, RunConfig, _RESULTS)
 
 
 def _in_the_way(folder: Path) -> str | None:
-    """Something there by a name that a run writes."""
+    """A name in the folder that a run would write, if there is one."""
     return next((name for name in _WRITTEN if (folder / name).exists()), None)
 
 
 def _clear_up(folder: Path) -> None:
-    """Remove what killed processes left of files that they were writing."""
+    """Remove the half-written files of killed processes."""
     for name in (LAST, HISTORY, CURVES, CARD, ENVIRONMENT, CONFIG):
         sweep(folder / name)
     for name in (BEST, FINAL, PICTURES):
@@ -165,7 +165,7 @@ def checkpoint_of(folder: Path) -> Path | None:
     return folder / LAST if (folder / LAST).exists() else None
 
 
-def describe(folder: Path, sets: dict[str, PairFolder]) -> None:
+def record_environment(folder: Path, sets: dict[str, PairFolder]) -> None:
     """Write down what a figure of this run depends on besides the configuration.
 
     Raises:

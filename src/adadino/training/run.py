@@ -4,8 +4,8 @@
     card.md
 
 `best/` holds the trained tensors of the epoch with the highest validation F1, `final/` those of the
-last epoch, which nothing chose; `last.ckpt` all that is needed to go on. The test split is never
-looked at.
+last epoch, which nothing chose, and `last.ckpt` all that is needed to go on. The test split is
+never read.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from typing import Any, NamedTuple
 import pytorch_lightning as pl
 import torch
 
-from adadino.data.folder import PairFolder
+from adadino.data.folder import PairFolder, warn_of_leakage
 from adadino.errors import (
     AdaDINOError,
     BackboneWarning,
@@ -32,13 +32,13 @@ from adadino.errors import (
     WriteError,
 )
 from adadino.files import locked, write_atomic
-from adadino.model.checkpoint import build, kind_of, save
+from adadino.model.checkpoint import build, save
 from adadino.model.detector import Detector
 from adadino.peers import find_peer
-from adadino.reporting.card import model_card
+from adadino.reporting.card import run_card
 from adadino.training.callbacks import AtomicCheckpointIO, Bar, Keeper, Reporter
-from adadino.training.config import RunConfig
-from adadino.training.data import PairData
+from adadino.training.config import RunConfig, TrainConfig
+from adadino.training.data import PairData, open_splits
 from adadino.training.folder import (
     CARD,
     ENVIRONMENT,
@@ -46,12 +46,11 @@ from adadino.training.folder import (
     LAST,
     begun,
     checkpoint_of,
-    describe,
     open_run,
+    record_environment,
     same_update,
 )
-from adadino.training.speed import ready
-from adadino.training.strategy import choose_strategy
+from adadino.training.step import choose_strategy, set_up
 from adadino.training.task import ChangeTask
 
 
@@ -64,7 +63,7 @@ class RunResult(NamedTuple):
     resumed: bool
     history: list[dict[str, float]]
     seconds: float
-    """Spent training, validation and interrupted parts included."""
+    """Seconds of training, with validation and the parts before an interruption."""
 
 
 def train(
@@ -75,7 +74,7 @@ def train(
     Args:
         config: The run.
         overwrite: Start anew where the folder holds another run.
-        quiet: No progress.
+        quiet: Print no progress.
         device: "cpu" leaves a GPU alone; otherwise it is taken if there is one.
 
     Raises:
@@ -92,74 +91,58 @@ def train(
     given = config
     if not overwrite:
         config = same_update(folder, config)
-    sets = _open_sets(config)
+    sets = open_splits(config)
     trainer = _trainer(config, sets["val"], folder, quiet=quiet, device=device)
-    # Lightning starts this very command again for every further device; one of them keeps house.
+    # Lightning starts this command again for every further device; one of them writes and warns.
     first = trainer.is_global_zero
+    if first:
+        warn_of_leakage({split: pairs.pairs for split, pairs in sets.items()})
     if first and config.train.accumulate != given.train.accumulate:
-        warnings.warn(
-            f"the run goes on with {config.train.devices * config.train.nodes} devices: it "
-            f"accumulates {config.train.accumulate} steps instead of {given.train.accumulate}, so "
-            f"that an update still sees {config.train.pairs_per_update} pairs.",
-            DevicesWarning,
-            stacklevel=2,
-        )
-    # A new run's first: weights that cannot be read should leave no folder behind.
+        _warn_of_devices(config.train, instead_of=given.train.accumulate)
+    # Built before a new run's folder is made: weights that cannot be read leave no folder behind.
     model = None if begun(folder) else _make_model(config, warn=first)
     with locked(folder, "training run") if first else contextlib.nullcontext():
         if first:
             resume = open_run(folder, config, overwrite=overwrite)
-            describe(folder, sets)
+            record_environment(folder, sets)
         else:
             resume = None if overwrite else checkpoint_of(folder)
         task = ChangeTask(_make_model(config, warn=first) if model is None else model, config)
         _fit(trainer, task, sets, folder, resume=resume)
         epochs = int(task.history[-1]["epoch"])
         if first:
-            environment = json.loads((folder / ENVIRONMENT).read_text(encoding="utf-8"))
             unnamed = task.model.config.backbone.weights is None
             save(task.model, folder / FINAL, with_backbone=unnamed, extra={"epoch": epochs})
-            card = model_card(task.model, task.history, environment, config)
-            write_atomic(folder / CARD, card)
+            _write_card(task, folder)
     resumed = resume is not None
     return RunResult(folder, epochs, task.best_f1, resumed, task.history, task.seconds)
 
 
+def _warn_of_devices(settings: TrainConfig, *, instead_of: int) -> None:
+    warnings.warn(
+        f"the run goes on with {settings.devices * settings.nodes} devices: it accumulates "
+        f"{settings.accumulate} steps instead of {instead_of}, so that an update still sees "
+        f"{settings.pairs_per_update} pairs.",
+        DevicesWarning,
+        stacklevel=3,
+    )
+
+
+def _write_card(task: ChangeTask, folder: Path) -> None:
+    config, peer = task.config.train, task.config.model.peer
+    card = run_card(
+        task.model,
+        task.history,
+        json.loads((folder / ENVIRONMENT).read_text(encoding="utf-8")),
+        recipe=config.summary,
+        batch=config.batch,
+        original=None if peer is None else find_peer(peer),
+    )
+    write_atomic(folder / CARD, card)
+
+
 def _on_gpu(device: str) -> bool:
     return torch.cuda.is_available() and device != "cpu"
-
-
-def _open_sets(config: RunConfig) -> dict[str, PairFolder]:
-    """Training and validation pairs, each of one size: a batch is one tensor."""
-    data, size = config.data, config.augment.size
-    stride = getattr(kind_of(config.model), "stride", config.model.stride)
-    if not any(data.root):
-        raise ConfigError("data.root is not set; name the prepared dataset with --data DIR.")
-    if size % stride:
-        raise ConfigError(
-            f"augment.size is {size}, must be a multiple of the model's stride, {stride} pixels."
-        )
-    # A folder named twice counts twice in training; scores never do.
-    roots = {"train": data.root, "val": tuple(dict.fromkeys(data.root))}
-    sets = {
-        split: PairFolder(root, split, tile=data.tile, cache=data.cache)
-        for split, root in roots.items()
-    }
-    for split, pairs in sets.items():
-        sizes = sorted(set(pairs.sizes))
-        if len(sizes) > 1:
-            raise ConfigError(
-                f"{data.name}: {split} holds images of {len(sizes)} sizes, from "
-                f"{sizes[0][0]} x {sizes[0][1]} to {sizes[-1][0]} x {sizes[-1][1]}; cut them with "
-                "`adadino prepare`, or set data.tile."
-            )
-    if max(sets["train"].sizes[0]) > size:
-        height, width = sets["train"].sizes[0]
-        raise ConfigError(
-            f"training images of {height} x {width} are larger than augment.size {size}; set "
-            f"data.tile={size}."
-        )
-    return sets
 
 
 def _make_model(config: RunConfig, *, warn: bool) -> Detector:
@@ -186,7 +169,7 @@ def _make_model(config: RunConfig, *, warn: bool) -> Detector:
             stacklevel=3,
         )
     settings = config.train
-    return ready(
+    return set_up(
         model,
         precision=settings.precision,
         compile=settings.compile,

@@ -21,7 +21,7 @@ from torch import Tensor
 
 from adadino.data.augment import Augment
 from adadino.errors import EmptyWarning, TrainingError
-from adadino.losses import LossParts, lambda_cgla
+from adadino.losses import LossParts, weigh
 from adadino.metrics import Confusion, confusion_counts
 from adadino.model.adadino import AdaDINO
 from adadino.model.checkpoint import trained_tensors
@@ -29,8 +29,8 @@ from adadino.model.detector import Detector
 from adadino.training.config import RunConfig
 from adadino.training.data import Batch
 from adadino.training.folder import checkpoint_of
-from adadino.training.graph import Step, StepLoss, keep_gradients, record, weigh
-from adadino.training.strategy import ShardedBackbone
+from adadino.training.schedule import executed_chunks, lambda_cgla, learning_rate
+from adadino.training.step import ShardedBackbone, Step, StepLoss, keep_gradients, record
 
 
 class ChangeTask(pl.LightningModule):
@@ -41,7 +41,7 @@ class ChangeTask(pl.LightningModule):
         self.model, self.config = model, config
         self.augment = Augment(config.augment)
         self.steps: dict[int | None, Step] = {}
-        """By budget k, None for a peer; a dict, so that the model is not registered twice."""
+        """The step of each budget k, None for a peer. A dict does not register the model again."""
         self.losses: list[LossParts] = []
         self.schedule: dict[str, float] = {}
         """Where the schedules stood at the last step."""
@@ -52,7 +52,7 @@ class ChangeTask(pl.LightningModule):
         """One row for each finished epoch; travels in the checkpoint."""
         self.best_f1 = -1.0
         self.seconds = 0.0
-        """How long this run has been training, as of its last checkpoint."""
+        """Seconds that this run had been training at its last checkpoint."""
         self.began = time.monotonic()
 
     def on_train_start(self) -> None:
@@ -60,11 +60,10 @@ class ChangeTask(pl.LightningModule):
         self.began = time.monotonic() - self.seconds
 
     def budget(self) -> int | None:
-        """FFN chunks of this epoch's steps: all of them while warming up; a peer has none."""
+        """FFN chunks of this epoch's steps; a peer has none."""
         if not isinstance(self.model, AdaDINO):
             return None
-        bscs = self.model.config.bscs
-        return bscs.chunks if self.current_epoch < self.config.train.bscs_warmup else bscs.k
+        return executed_chunks(self.current_epoch, self.config.train, self.model.config.bscs)
 
     def training_step(self, batch: Batch, index: int) -> Tensor:
         """One step; the loss stays on the device."""
@@ -73,12 +72,8 @@ class ChangeTask(pl.LightningModule):
         place = settings.seed, self.current_epoch, index, self.global_rank
         before, after, mask = self.augment(before, after, mask, seeded(*place))
         k = self.budget()
-        weight = lambda_cgla(
-            self.current_epoch + index / max(1, int(self.trainer.num_training_batches)),
-            start=settings.lambda_start,
-            ramp=settings.lambda_ramp,
-            maximum=settings.lambda_max,
-        )
+        done = index / max(1, int(self.trainer.num_training_batches))
+        weight = lambda_cgla(self.current_epoch + done, settings)
         step = self.step_for(k, (before, after, mask))
         # Dropout draws from the global generator; set after a recording, which draws too.
         torch.manual_seed(seeded(*place, 1).initial_seed())
@@ -107,7 +102,7 @@ class ChangeTask(pl.LightningModule):
         return self.steps[k]
 
     def on_after_backward(self) -> None:
-        """Before a graph is replayed into the same accumulation, save what it wrote."""
+        """Between accumulated steps, save the gradients that a graph's next replay overwrites."""
         if self.config.train.cuda_graph and self.config.train.accumulate > 1:
             keep_gradients(self.model)
 
@@ -173,17 +168,17 @@ class ChangeTask(pl.LightningModule):
         self.log_dict({f"train/{k}": v for k, v in means.items()})
 
     def run_along(self) -> None:
-        """Run the model for nothing until this rank has run it as often as the one with most."""
+        """Run the model idly until this rank has run it as often as the busiest one."""
         assert self.validated is not None, "every rank has a share of the validation split"
         done, image = self.validated
-        # Counted and not asked for: the others are in the middle of a pass, and could not answer.
+        # Computed and not communicated: the other ranks are in the middle of a pass.
         pairs = len(cast(Any, self.trainer.val_dataloaders).dataset)
         most = math.ceil(math.ceil(pairs / self.config.train.batch) / self.trainer.world_size)
         for _ in range(most - done):
             self.model(to_float(image), to_float(image))
 
     def configure_optimizers(self) -> Any:
-        """AdamW over what is trainable, cosine from lr to min_lr by epoch or by step."""
+        """The recipe's optimiser over what is trainable, with its learning rate's schedule."""
         settings = self.config.train
         parameters = [p for p in self.model.parameters() if p.requires_grad]
         optimizers: dict[str, Callable[..., torch.optim.Optimizer]] = {
@@ -198,15 +193,10 @@ class ChangeTask(pl.LightningModule):
             fused=parameters[0].is_cuda,
         )
         by_step = settings.schedule == "step"
-        total = int(self.trainer.estimated_stepping_batches) if by_step else settings.epochs
-        low = settings.min_lr / settings.lr
-
-        def cosine(step: int) -> float:
-            # The last period runs at the minimum: 0 -> 1, total - 1 -> low.
-            position = min(step / max(total - 1, 1), 1.0)
-            return low + (1 - low) * 0.5 * (1 + math.cos(math.pi * position))
-
-        scheduler = torch.optim.lr_scheduler.LambdaLR(optimizer, cosine)
+        periods = int(self.trainer.estimated_stepping_batches) if by_step else settings.epochs
+        scheduler = torch.optim.lr_scheduler.LambdaLR(
+            optimizer, lambda period: learning_rate(period, periods, settings)
+        )
         interval = "step" if by_step else "epoch"
         return {
             "optimizer": optimizer,

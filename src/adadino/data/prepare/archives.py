@@ -61,7 +61,7 @@ class Source:
 
     members: list[Member]
     folders: list[PurePosixPath]
-    """All of them, those without a member as well."""
+    """All folders of the source, also those without a member."""
 
     def __init__(self, path: Path, scratch: Path) -> None:
         self.path = path

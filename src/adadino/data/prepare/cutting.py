@@ -20,7 +20,7 @@ from PIL import Image
 from adadino.data.folder import tile_name
 from adadino.data.images import open_mask, open_rgb, open_size, readable
 from adadino.data.prepare.archives import Member
-from adadino.data.prepare.layouts import Scene
+from adadino.data.prepare.layouts import SceneFiles
 from adadino.errors import DataError
 from adadino.files import write_atomic
 
@@ -36,16 +36,16 @@ class Tile(NamedTuple):
     column: int
 
 
-class Plan(NamedTuple):
+class SceneTiles(NamedTuple):
     """A scene, its size, and the tiles to cut from it."""
 
-    scene: Scene
+    scene: SceneFiles
     height: int
     width: int
     tiles: list[Tile]
 
 
-def plan_tiles(scenes: Iterable[Scene], tile: int, *, padded: bool) -> list[Plan]:
+def plan_tiles(scenes: Iterable[SceneFiles], tile: int, *, padded: bool) -> list[SceneTiles]:
     """Decide which tiles every scene gives, from the header of its first image.
 
     Args:
@@ -56,7 +56,7 @@ def plan_tiles(scenes: Iterable[Scene], tile: int, *, padded: bool) -> list[Plan
     Raises:
         DataError: If a scene is smaller than a tile, or two tiles would have one name.
     """
-    plans: list[Plan] = []
+    plans: list[SceneTiles] = []
     seen: dict[tuple[str | None, str], str] = {}
     for scene in scenes:
         with readable(scene.before.origin), scene.before.open() as file:
@@ -81,12 +81,12 @@ def plan_tiles(scenes: Iterable[Scene], tile: int, *, padded: bool) -> list[Plan
                     f"scenes {other} and {scene.name} both give a tile called {one.name}. Rename "
                     "one of them."
                 )
-        plans.append(Plan(scene, height, width, tiles))
+        plans.append(SceneTiles(scene, height, width, tiles))
     return plans
 
 
-def size_notes(plans: Sequence[Plan], tile: int, *, padded: bool) -> list[str]:
-    """Say what became of edges that do not fill a tile."""
+def size_notes(plans: Sequence[SceneTiles], tile: int, *, padded: bool) -> list[str]:
+    """Notes on what became of edges that do not fill a tile."""
     ragged = [plan for plan in plans if plan.height % tile or plan.width % tile]
     if not ragged:
         return []
@@ -99,7 +99,7 @@ def size_notes(plans: Sequence[Plan], tile: int, *, padded: bool) -> list[str]:
     return [f"{what} (scenes: {len(ragged)}, of which {width} x {height}: {count})"]
 
 
-def cut(plans: Sequence[Plan], dest: Path, tile: int, progress: Progress | None) -> None:
+def cut(plans: Sequence[SceneTiles], dest: Path, tile: int, progress: Progress | None) -> None:
     """Write every planned tile as `dest/{split}/{A,B,label}/{name}.png`; skip those that exist.
 
     Args:
@@ -139,17 +139,17 @@ def cut(plans: Sequence[Plan], dest: Path, tile: int, progress: Progress | None)
             write_first()
 
 
-def tile_paths(plan: Plan, dest: Path) -> list[Path]:
-    """All files that a plan gives."""
+def tile_paths(plan: SceneTiles, dest: Path) -> list[Path]:
+    """All files that a scene's tiles are written to."""
     return [path for role in plan.scene.by_role() for path in _paths(plan, dest, role)]
 
 
-def _paths(plan: Plan, dest: Path, role: str) -> dict[Path, Tile]:
+def _paths(plan: SceneTiles, dest: Path, role: str) -> dict[Path, Tile]:
     return {dest / str(one.split) / role / f"{one.name}.png": one for one in plan.tiles}
 
 
 def _squares(
-    plan: Plan, role: str, member: Member, wanted: dict[Path, Tile], tile: int
+    plan: SceneTiles, role: str, member: Member, wanted: dict[Path, Tile], tile: int
 ) -> Iterator[tuple[Path, Image.Image]]:
     if not wanted:
         return

@@ -39,7 +39,7 @@ _WHU_ROLES = {"2012": "before", "2016": "after"}
 _Group = dict[str, dict[str, Member]]
 
 
-class Scene(NamedTuple):
+class SceneFiles(NamedTuple):
     """Two images of one place and the mask of what changed between them."""
 
     name: str
@@ -55,14 +55,14 @@ class Scene(NamedTuple):
 
 def find_scenes(
     members: Sequence[Member], source: str, *, single_name: str | None = None
-) -> tuple[list[Scene], list[str]]:
+) -> tuple[list[SceneFiles], list[str]]:
     """Find the scenes among the members of a source.
 
     Args:
         members: What the source holds.
         source: What errors call it.
-        single_name: Where before, after and label folders hold one file each, pair these files
-            whatever they are called, and call the scene so. None insists on equal stems.
+        single_name: Name of a scene whose before, after and label folders hold one file each:
+            these files are paired whatever they are called. None pairs by equal stems only.
 
     Returns:
         The scenes, sorted by split and name, and notes for the manifest.
@@ -79,7 +79,7 @@ def find_scenes(
             f"{source} holds no pair folders. Expected A, B, label (or time1, time2, label; T1, "
             "T2, GT; im1, im2, label; before, after, mask) at any depth, in folders or zips."
         )
-    scenes: list[Scene] = []
+    scenes: list[SceneFiles] = []
     notes: list[str] = []
     for base, group in sorted(groups.items()):
         found = _pair(base, group, source, single_name)
@@ -148,14 +148,16 @@ def _add(groups: dict[PurePosixPath, _Group], member: Member) -> None:
             return
 
 
-def _pair(base: PurePosixPath, group: _Group, source: str, single_name: str | None) -> list[Scene]:
+def _pair(
+    base: PurePosixPath, group: _Group, source: str, single_name: str | None
+) -> list[SceneFiles]:
     split = next(
         (SPLIT_NAMES[p.lower()] for p in reversed(base.parts) if p.lower() in SPLIT_NAMES), None
     )
     before, after, label = (group.get(role, {}) for role in ("A", "B", "label"))
     if single_name and len(before) == len(after) == len(label) == 1:
         files = (next(iter(role.values())) for role in (before, after, label))
-        return [Scene(single_name, split, *files)]
+        return [SceneFiles(single_name, split, *files)]
     for name in sorted(before.keys() | after.keys() | label.keys()):
         for role, files_of_role in (("A", before), ("B", after), ("label", label)):
             if name not in files_of_role:
@@ -164,7 +166,7 @@ def _pair(base: PurePosixPath, group: _Group, source: str, single_name: str | No
                     f"{present} has no partner: {source} holds no {role} image called {name} "
                     f"under {base}. Add it, or remove the files that it belongs to."
                 )
-    return [Scene(n, split, before[n], after[n], label[n]) for n in sorted(before)]
+    return [SceneFiles(n, split, before[n], after[n], label[n]) for n in sorted(before)]
 
 
 def _lists(base: PurePosixPath, members: Iterable[Member]) -> dict[str, list[str]]:
@@ -184,7 +186,9 @@ def _lists(base: PurePosixPath, members: Iterable[Member]) -> dict[str, list[str
     return lists
 
 
-def _apply_lists(scenes: list[Scene], lists: dict[str, list[str]]) -> tuple[list[Scene], list[str]]:
+def _apply_lists(
+    scenes: list[SceneFiles], lists: dict[str, list[str]]
+) -> tuple[list[SceneFiles], list[str]]:
     by_name = {scene.name: scene for scene in scenes}
     listed: dict[str, str] = {}
     for split, names in lists.items():
@@ -204,14 +208,14 @@ def _apply_lists(scenes: list[Scene], lists: dict[str, list[str]]) -> tuple[list
     return [by_name[name]._replace(split=split) for name, split in listed.items()], notes
 
 
-def _refuse_clashes(scenes: Sequence[Scene], source: str) -> None:
+def _refuse_clashes(scenes: Sequence[SceneFiles], source: str) -> None:
     unsplit = [scene for scene in scenes if scene.split is None]
     if unsplit and len(unsplit) < len(scenes):
         raise DataError(
             f"{source} holds pairs inside split folders and outside, such as "
             f"{unsplit[0].before.origin}. Give the folder that holds only the wanted ones."
         )
-    seen: dict[tuple[str | None, str], Scene] = {}
+    seen: dict[tuple[str | None, str], SceneFiles] = {}
     for scene in scenes:
         other = seen.setdefault((scene.split, scene.name), scene)
         if other is not scene:

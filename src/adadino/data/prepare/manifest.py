@@ -25,7 +25,7 @@ class Settings:
     tile: int
     seed: int
     source_digest: str
-    """Of the source's files: `archives.Source.digest`."""
+    """Digest of the source's files (`archives.Source.digest`)."""
 
 
 @dataclass(frozen=True)
@@ -130,7 +130,6 @@ def summarise(pairs: list[PairFiles]) -> SplitSummary:
     """Count a split's pairs and changed pixels, and take its fingerprint."""
     changed = pixels = 0
     for pair in pairs:
-        if pair.label is not None:
-            mask = read_mask(pair.label)
-            changed, pixels = changed + int(mask.sum()), pixels + mask.size
+        mask = read_mask(pair.label)
+        changed, pixels = changed + int(mask.sum()), pixels + mask.size
     return SplitSummary(len(pairs), changed / max(pixels, 1), fingerprint(pairs))

@@ -17,10 +17,17 @@ from dataclasses import asdict
 from pathlib import Path
 
 from adadino import __version__
-from adadino.data.folder import find_pairs
+from adadino.data.folder import find_pairs, warn_of_leakage
 from adadino.data.prepare.archives import Source
 from adadino.data.prepare.benchmarks import Benchmark, lookup
-from adadino.data.prepare.cutting import Plan, Progress, cut, plan_tiles, size_notes, tile_paths
+from adadino.data.prepare.cutting import (
+    Progress,
+    SceneTiles,
+    cut,
+    plan_tiles,
+    size_notes,
+    tile_paths,
+)
 from adadino.data.prepare.layouts import find_scenes, refuse_empty_splits, select_whu
 from adadino.data.prepare.manifest import Manifest, Settings, summarise
 from adadino.data.prepare.splits import draw_missing_splits
@@ -73,28 +80,34 @@ def prepare(
     _check_places(source, dest)
     with Source(source, scratch=dest) as opened:
         settings = Settings(name, variant, tile, seed, opened.digest())
-        finished = None if overwrite else _finished(dest, settings)
-        if finished is None or _is_remnant(dest, settings):
+        found = None if overwrite else _finished(dest, settings)
+        if found is None or _is_remnant(dest, settings):
             plans, notes = _plan(opened, benchmark, settings)
             _check_counts(_planned(plans), benchmark, settings, strict=strict)
             with sole_writer(dest / MANIFEST, "preparation"):
                 # Once more: another process may have finished it while this one made its plans.
-                finished = None if overwrite else _finished(dest, settings)
-                if finished is None:
+                found = None if overwrite else _finished(dest, settings)
+                if found is None:
                     anew = overwrite or _source_changed(dest, settings)
                     staging = stage(dest, _as_text(settings), anew=anew)
                     # A manifest in there: the last run was stopped while it moved the splits.
                     if not (staging / MANIFEST).exists():
                         cut(plans, staging, tile, progress)
-                        _describe(plans, notes, staging, benchmark, settings, source).save(staging)
-                    made = Manifest.load(staging)
-                    publish(staging, dest, made.splits)
-                    return made
+                        _manifest(plans, notes, staging, benchmark, settings, source).save(staging)
+                    return _publish(staging, dest)
                 if _is_remnant(dest, settings):
                     remove(dest / STAGING)
         _check_whole(opened, dest, benchmark, settings)
-    _check_counts(finished.counts, benchmark, settings, strict=strict)
-    return finished
+    _check_counts(found.counts, benchmark, settings, strict=strict)
+    return found
+
+
+def _publish(staging: Path, dest: Path) -> Manifest:
+    """Move a whole set to its place, and say so if a split is a copy of another."""
+    made = Manifest.load(staging)
+    publish(staging, dest, made.splits)
+    warn_of_leakage({split: find_pairs(dest, split) for split in made.splits})
+    return made
 
 
 def _check_places(source: Path, dest: Path) -> None:
@@ -173,7 +186,9 @@ def _as_text(settings: Settings) -> str:
     return json.dumps(asdict(settings), indent=2) + "\n"
 
 
-def _plan(source: Source, benchmark: Benchmark, settings: Settings) -> tuple[list[Plan], list[str]]:
+def _plan(
+    source: Source, benchmark: Benchmark, settings: Settings
+) -> tuple[list[SceneTiles], list[str]]:
     refuse_empty_splits(source.folders, source.members, str(source.path))
     members = select_whu(source.members) if settings.name == "whu-cd" else source.members
     scenes, notes = find_scenes(members, str(source.path), single_name=benchmark.single_name)
@@ -184,14 +199,14 @@ def _plan(source: Source, benchmark: Benchmark, settings: Settings) -> tuple[lis
     return plans, notes + drawn
 
 
-def _planned(plans: Sequence[Plan]) -> dict[str, int]:
+def _planned(plans: Sequence[SceneTiles]) -> dict[str, int]:
     """Tiles in each split."""
     counts = Counter(str(one.split) for plan in plans for one in plan.tiles)
     return {split: counts[split] for split in SPLITS if counts[split]}
 
 
-def _describe(
-    plans: Sequence[Plan],
+def _manifest(
+    plans: Sequence[SceneTiles],
     notes: Sequence[str],
     staging: Path,
     benchmark: Benchmark,

@@ -1,1 +1,47 @@
-"""The parts of the synthetic world, in the order they work: plan, layout, view, render."""
+"""A synthetic world: procedural image pairs with exact change masks, for tests, demo, pretraining.
+
+Read it in this order:
+
+- `world`: the settings, and `make_pair`, which calls everything below.
+- `land`: the map of one place: what stands where, at which date, and what changes.
+- `plan`, `layout`: how land is divided, and what each piece is filled with.
+- `view`: how a date is seen: season, sun, haze, sensor.
+- `palette`, `paint`, `render`: colours and noise, the painter, and the images and the mask.
+- `write`: pairs, GeoTIFFs and datasets on disk.
+"""
+
+from adadino.data.synthetic.land import CHANGES
+from adadino.data.synthetic.plan import PLANS
+from adadino.data.synthetic.view import SEASONS
+from adadino.data.synthetic.world import (
+    DEMO_SEED,
+    DEMO_SIZE,
+    HELD_OUT,
+    ImagePair,
+    World,
+    make_pair,
+)
+from adadino.data.synthetic.write import (
+    split_seeds,
+    synthesize,
+    write_dataset,
+    write_geotiff_pair,
+    write_pair,
+)
+
+__all__ = [
+    "CHANGES",
+    "DEMO_SEED",
+    "DEMO_SIZE",
+    "HELD_OUT",
+    "PLANS",
+    "SEASONS",
+    "ImagePair",
+    "World",
+    "make_pair",
+    "split_seeds",
+    "synthesize",
+    "write_dataset",
+    "write_geotiff_pair",
+    "write_pair",
+]

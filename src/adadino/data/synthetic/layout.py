@@ -7,22 +7,21 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from adadino.data.synthetic.noise import fractal
-from adadino.data.synthetic.plan import Frame, Plan, Rect, lots
-from adadino.data.synthetic.rings import Rings
-from adadino.data.synthetic.scene import (
+from adadino.data.synthetic.land import (
     CELL,
+    MARGIN,
     Box,
     Building,
+    Land,
     Parcel,
     Points,
     Road,
-    Scene,
+    Taken,
     Tree,
-    Water,
     Wood,
+    draw_water,
 )
-from adadino.data.synthetic.taken import MARGIN, Taken
+from adadino.data.synthetic.plan import Frame, Rect, Rings, Settlement, lots, stations
 
 VERGE = 7.0  # metres from the middle of a road to where lots and woods begin
 CAR = (2.2, 0.95, 1.5)  # half of the length, half of the width, height
@@ -32,7 +31,7 @@ ROOFS = ("flat", "gable", "hip")
 
 @dataclass(frozen=True)
 class Wishes:
-    """What a scene should hold beyond its plan."""
+    """What a map should hold beyond its plan."""
 
     buildings: float
     """The share of the lots that are built, relative to the plan's."""
@@ -49,76 +48,60 @@ class Wishes:
 
 
 class Layout:
-    """Lays one scene out; `build` is the method to call."""
+    """Lays one map out; `build` is the method to call."""
 
-    def __init__(self, rng: np.random.Generator, scene: Scene, plan: Plan, wishes: Wishes) -> None:
+    def __init__(
+        self, rng: np.random.Generator, land: Land, plan: Settlement, wishes: Wishes
+    ) -> None:
         self.rng = rng
-        self.scene = scene
+        self.land = land
         self.plan = plan
         self.wishes = wishes
-        centre = np.array((scene.width, scene.height)) / 2
-        half = math.hypot(scene.width, scene.height) / 2
+        centre = np.array((land.width, land.height)) / 2
+        half = math.hypot(land.width, land.height) / 2
         self.reach = half + MARGIN + 1.5 * plan.block + plan.bend
         self.frame = (
             Rings(rng, centre, plan, self.reach) if plan.rings else Frame(rng, centre, plan)
         )
-        self.taken = Taken(scene)
+        self.taken = Taken(land)
 
-    def build(self) -> Scene:
-        """Fill the scene and return it."""
-        scene, rng, plan = self.scene, self.rng, self.plan
+    def build(self) -> Land:
+        """Fill the map and return it."""
+        land, rng, plan = self.land, self.rng, self.plan
         if rng.random() < 0.2 or self.wishes.water:
             self.water()
         pieces, cuts = self.frame.split(rng, plan, self.reach)
         for line, length in cuts:
             self.cut(line, length)
-        for road in scene.roads:
+        for road in land.roads:
             if road.kind == "street":
                 self.street(road)
         middles = self.frame(np.array([((a + c) / 2, (b + d) / 2) for a, b, c, d in pieces]))
-        near = [i for i, (x, y) in enumerate(middles) if scene.sees(x, y, 0.6 * plan.block)]
+        near = [i for i, (x, y) in enumerate(middles) if land.sees(x, y, 0.6 * plan.block)]
         uses = rng.choice(list(plan.uses), len(near), p=list(plan.uses.values()))
         if self.wishes.wood and near:
-            centre = scene.width / 2, scene.height / 2
+            centre = land.width / 2, land.height / 2
             uses[np.argmin(np.hypot(*(middles[near] - centre).T))] = "wood"
         for i, use in zip(near, uses, strict=True):
             self.piece(pieces[i], str(use))
         if self.wishes.building:
-            self.house_someone()
-        return scene
+            self.add_building()
+        return land
 
-    def house_someone(self) -> None:
+    def add_building(self) -> None:
         """Put a building somewhere if the image has none, as may happen in the fields."""
-        scene = self.scene
+        land = self.land
         for _ in range(20):
-            if any(scene.sees(b.boxes[0].x, b.boxes[0].y) for b in scene.buildings):
+            if any(land.sees(b.boxes[0].x, b.boxes[0].y) for b in land.buildings):
                 return
-            x, y = self.rng.uniform(0.2, 0.8, 2) * (scene.width, scene.height)
+            x, y = self.rng.uniform(0.2, 0.8, 2) * (land.width, land.height)
             axis = self.frame.direction(np.zeros(2), np.array((1.0, 0.0)))
             self.building(x, y, axis, self.rng.uniform(7, 16, 2))
 
     def water(self) -> None:
-        """A river through the image or a lake in it, with an irregular shore."""
-        scene, rng = self.scene, self.rng
-        extent = max(scene.width, scene.height)
-        y, x = np.mgrid[0 : scene.height + 2 * CELL : CELL, 0 : scene.width + 2 * CELL : CELL]
-        angle = rng.uniform(0, np.pi)
-        x = x - scene.width * rng.uniform(0.2, 0.8)
-        y = y - scene.height * rng.uniform(0.2, 0.8)
-        along, across = x * np.cos(angle) + y * np.sin(angle), y * np.cos(angle) - x * np.sin(angle)
-        wobble = np.zeros_like(along)
-        for wavelength, size in ((260.0, 22.0), (110.0, 7.0), (37.0, 2.0)):
-            kx, ky = rng.normal(0, 2 * np.pi / wavelength, 2)
-            phase = rng.uniform(0, 2 * np.pi)
-            # No wobble at the middle of the water, which therefore stays in the image.
-            wobble += size * (np.sin(along * kx + across * ky + phase) - np.sin(phase))
-        if rng.random() < 0.6:
-            shore = np.abs(across + wobble) - rng.uniform(5, 8 + 0.04 * extent)
-        else:
-            shore = np.hypot(along, across * 1.5) + wobble - rng.uniform(0.08, 0.2) * extent
-        plain = np.exp(0.6 * fractal(rng, shore.shape, 40 / CELL, 2))
-        scene.water = Water(shore.astype(np.float32), plain, 0.0)
-        for row, column in np.argwhere(shore < 4).tolist():
+        """A river or a lake, where nothing else may stand."""
+        self.land.water, wet = draw_water(self.rng, self.land.height, self.land.width)
+        for row, column in np.argwhere(wet).tolist():
             x0, y0 = (column - 0.5) * CELL, (row - 0.5) * CELL
             x1, y1 = x0 + CELL, y0 + CELL
             self.taken.polygon(((x0, y0), (x1, y0), (x1, y1), (x0, y1)))
@@ -129,7 +112,7 @@ class Layout:
         points = self.frame.path(line[:2], line[2:])
         near = np.flatnonzero(
             (points > -MARGIN).all(1)
-            & (points < (self.scene.width + MARGIN, self.scene.height + MARGIN)).all(1)
+            & (points < (self.land.width + MARGIN, self.land.height + MARGIN)).all(1)
         )
         if not near.size:
             return
@@ -141,48 +124,35 @@ class Layout:
         avenue = length > plan.avenue
         kind = "track" if plan.street and not avenue else "street"
         width = 10.0 if avenue else {"track": 3.5, "street": 6.5}[kind]
-        self.scene.roads.append(Road(points, width, kind))
+        self.land.roads.append(Road(points, width, kind))
         self.taken.line(points, width + 3)
 
     def street(self, road: Road) -> None:
         """Trees on both sides, and places for cars on both lanes and at both kerbs."""
         for side in (-1, 1):
             self.row(road.points, side * (road.width / 2 + 2.4), 9.0, 0.4)
-        for x, y, ux, uy in self.stations(road.points, 7.0):
+        for x, y, ux, uy in stations(self.rng, road.points, 7.0):
             for lane, share in ((-0.42, 0.3), (-0.2, 0.12), (0.2, 0.12), (0.42, 0.3)):
                 if self.rng.random() < share * self.wishes.cars:
                     self.car(x - lane * road.width * uy, y + lane * road.width * ux, ux, uy)
 
     def row(self, points: Points, offset: float, spacing: float, share: float) -> None:
         """Trees at a fixed distance from a line, but none in water or on a road."""
-        for x, y, ux, uy in self.stations(points, spacing):
+        for x, y, ux, uy in stations(self.rng, points, spacing):
             if self.rng.random() < share * self.wishes.trees:
                 dx, dy = self.rng.normal(0, 0.4, 2)
                 spot = x - offset * uy + dx, y + offset * ux + dy
                 if self.taken.free((spot,)):
                     self.tree(*spot, self.rng.uniform(1.4, 2.8))
 
-    def stations(self, points: Points, spacing: float) -> list[tuple[float, float, float, float]]:
-        """Positions and directions (x, y, ux, uy) along a line, every `spacing` metres."""
-        steps = np.diff(points, axis=0)
-        lengths = np.hypot(*steps.T)
-        ends = np.cumsum(lengths)
-        at = np.arange(self.rng.uniform(0, spacing), ends[-1], spacing)
-        i = np.searchsorted(ends, at)
-        axes = steps[i] / lengths[i, None]
-        spots = points[i + 1] - axes * (ends[i] - at)[:, None]
-        return [
-            (x, y, ux, uy) for (x, y), (ux, uy) in zip(spots.tolist(), axes.tolist(), strict=True)
-        ]
-
     def car(self, x: float, y: float, ux: float, uy: float) -> None:
         """A place for a car."""
-        if self.scene.sees(x, y, 4.0):
-            self.scene.cars.append(Box(x, y, ux, uy, *CAR, "car", self.rng.random()))
+        if self.land.sees(x, y, 4.0):
+            self.land.cars.append(Box(x, y, ux, uy, *CAR, "car", self.rng.random()))
 
     def tree(self, x: float, y: float, radius: float, wood: int = -1) -> None:
         """A tree whose crown is a disc with three lobes."""
-        if not self.scene.sees(x, y, 10.0):
+        if not self.land.sees(x, y, 10.0):
             return
         tone = self.rng.random()
         lobes = [(x, y, 0.8 * radius)]
@@ -190,11 +160,11 @@ class Layout:
             angle = 2 * math.pi * (7 * tone + k / 3)
             dx, dy = 0.45 * radius * math.cos(angle), 0.45 * radius * math.sin(angle)
             lobes.append((x + dx, y + dy, 0.52 * radius))
-        self.scene.trees.append(Tree(x, y, radius, tone, wood, tuple(lobes)))
+        self.land.trees.append(Tree(x, y, radius, tone, wood, tuple(lobes)))
 
     def piece(self, rect: Rect, use: str) -> None:
         """Fill one block or field."""
-        rng, scene = self.rng, self.scene
+        rng, land = self.rng, self.land
         x0, y0, x1, y1 = rect
         inner = (x0 + VERGE, y0 + VERGE, x1 - VERGE, y1 - VERGE)
         axis = self.frame.direction(np.array((x0 + x1, y0 + y1)) / 2, np.array((1.0, 0.0)))
@@ -211,7 +181,7 @@ class Layout:
         elif use == "park":
             outline = self.ground(rect, "grass", axis)
             ends = rng.choice(len(outline), 2, replace=False)
-            scene.roads.append(Road(outline[ends], 2.0, "path"))
+            land.roads.append(Road(outline[ends], 2.0, "path"))
             self.scatter(rect, 0.006, 4.5)
         else:
             along = axis if rng.random() < 0.5 else np.array((-axis[1], axis[0]))
@@ -221,7 +191,7 @@ class Layout:
     def ground(self, rect: Rect, cover: str, axis: Points) -> Points:
         """Give a rectangle of the plan one cover; returns its outline in the image."""
         outline = self.frame.outline(rect)
-        self.scene.parcels.append(Parcel(outline, cover, self.rng.random(), axis))
+        self.land.parcels.append(Parcel(outline, cover, self.rng.random(), axis))
         return outline
 
     def scatter(self, rect: Rect, density: float, largest: float) -> None:
@@ -243,9 +213,9 @@ class Layout:
         else:
             halves = ((x0, y0, x1, y), (x0, y, x1, y1))
         for half in halves:
-            stand = len(self.scene.woods)
+            stand = len(self.land.woods)
             outline = self.frame.outline(half)
-            self.scene.woods.append(Wood(outline + self.rng.normal(0, 1.2, outline.shape)))
+            self.land.woods.append(Wood(outline + self.rng.normal(0, 1.2, outline.shape)))
             step = self.rng.uniform(4.2, 5.4)
             grid = np.mgrid[half[0] : half[2] : step, half[1] : half[3] : step].reshape(2, -1).T
             grid = grid + self.rng.uniform(-0.4 * step, 0.4 * step, grid.shape)
@@ -260,8 +230,8 @@ class Layout:
         for row in np.arange(y0 + 6, y1 - 5, 16.0):
             line = [(x, row) for x in np.arange(x0, x1, 2.7)]
             for x, y in self.frame(np.array(line)).tolist() if line else ():
-                if self.scene.sees(x, y, 6.0) and self.taken.free(((x, y),)):
-                    self.scene.marks.append(((x + 5 * uy, y - 5 * ux), (x - 5 * uy, y + 5 * ux)))
+                if self.land.sees(x, y, 6.0) and self.taken.free(((x, y),)):
+                    self.land.marks.append(((x + 5 * uy, y - 5 * ux), (x - 5 * uy, y + 5 * ux)))
                     for side in (-2.5, 2.5):
                         if self.rng.random() < 0.6 * self.wishes.cars:
                             cx, cy = x + 1.35 * ux - side * uy, y + 1.35 * uy + side * ux
@@ -276,7 +246,7 @@ class Layout:
         centre = np.array((x0 + x1, y0 + y1)) / 2
         x, y = self.frame(centre[None])[0]
         size = np.array((x1 - x0, y1 - y0))
-        if size.min() < 6 or not self.scene.sees(x, y, size.max() + MARGIN / 2):
+        if size.min() < 6 or not self.land.sees(x, y, size.max() + MARGIN / 2):
             return
         axis = self.frame.direction(centre, np.array((1.0, 0.0)))
         if garden or rng.random() < 0.3:
@@ -293,7 +263,7 @@ class Layout:
             if self.building(x, y, axis, sides) and garden:
                 drive = np.stack((spot, spot + street * (size + 2 * VERGE) / 2))
                 drive += np.abs(street[::-1]) * sides * rng.uniform(-0.3, 0.3)
-                self.scene.roads.append(Road(self.frame(drive), 2.8, "drive"))
+                self.land.roads.append(Road(self.frame(drive), 2.8, "drive"))
         self.scatter(lot, 0.007 if garden else 0.002, 3.4)
 
     def building(self, x: float, y: float, axis: Points, sides: Points) -> bool:
@@ -321,7 +291,7 @@ class Layout:
             for t in ends
         ):
             return False
-        self.scene.buildings.append(Building(boxes))
+        self.land.buildings.append(Building(boxes))
         for box in boxes:
             self.taken.polygon(box.corners(0.8))
         return True

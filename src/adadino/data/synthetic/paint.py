@@ -1,19 +1,23 @@
-"""Paint one date of the synthetic world: colours below, shadows apart."""
+"""Paint one date of the synthetic world: colours below, shadows apart.
+
+`Canvas` draws in metres, and the mask is drawn on one too; `Painter` knows what things look like.
+"""
 
 from __future__ import annotations
 
 import math
 import random
+from collections.abc import Iterable
 
 import numpy as np
-from PIL import Image
+from PIL import Image, ImageDraw
 
 from adadino.data.synthetic import palette
-from adadino.data.synthetic.canvas import Canvas, by_height, sweep
+from adadino.data.synthetic.land import Box, Land, Point, Points, Road, Tree
 from adadino.data.synthetic.palette import ROUGH, Colour, cover_colour, fade, pick, seasonal
-from adadino.data.synthetic.scene import Box, Point, Road, Scene, Tree
 from adadino.data.synthetic.view import View
 
+FINE = 2  # dots on a pixel's side
 AMBIENT = 0.45  # the sky's share of the light on a flat roof
 PITCH = 0.6  # radians: a roof of tiles
 VARIANTS = 24
@@ -22,11 +26,64 @@ SURFACES = {"track": ("soil", 0.95), "path": ("bank", 1.15), "drive": ("paved", 
 Ink = tuple[int, int, int, int]
 
 
+class Canvas:
+    """A Pillow image that is drawn on in metres."""
+
+    def __init__(self, image: Image.Image, gsd: float) -> None:
+        self.image = image
+        self.draw = ImageDraw.Draw(image)
+        self.scale = FINE / gsd
+
+    def polygon(self, points: Iterable[Point], ink: Ink | int) -> None:
+        """Fill a polygon."""
+        s = self.scale
+        self.draw.polygon([(x * s, y * s) for x, y in points], fill=ink)
+
+    def band(self, points: Points, width: float, ink: Ink | int) -> None:
+        """Fill a curved band around a line; one polygon, many times faster than round joints."""
+        step = np.gradient(points, axis=0)
+        step /= np.hypot(step[:, :1], step[:, 1:])
+        side = step[:, ::-1] * (-width / 2, width / 2)
+        self.polygon(np.concatenate((points + side, (points - side)[::-1])).tolist(), ink)
+
+    def line(self, start: Point, end: Point, width: float, ink: Ink | int) -> None:
+        """Draw a straight line."""
+        s = self.scale
+        flat = (start[0] * s, start[1] * s, end[0] * s, end[1] * s)
+        self.draw.line(flat, fill=ink, width=max(1, round(width * s)))
+
+    def disc(self, x: float, y: float, radius: float, ink: Ink | int) -> None:
+        """Fill a circle."""
+        s = self.scale
+        box = ((x - radius) * s, (y - radius) * s, (x + radius) * s, (y + radius) * s)
+        self.draw.ellipse(box, fill=ink)
+
+    def body(self, box: Box, lean: Point, ink: Ink | int) -> None:
+        """Fill all that a box hides when its roof appears `lean` metres aside for each metre up."""
+        dx, dy = lean[0] * box.height, lean[1] * box.height
+        foot = box.corners()
+        # Foot and roof are parts of the sweep, but Pillow rounds corners: draw them as well.
+        for outline in (sweep(foot, dx, dy), foot, [(x + dx, y + dy) for x, y in foot]):
+            self.polygon(outline, ink)
+
+
+def sweep(corners: list[Point], dx: float, dy: float) -> list[Point]:
+    """The outline of what a convex polygon covers while it moves: a shadow, or a leaning body."""
+    sides = zip(corners, corners[1:] + corners[:1], strict=True)
+    leads = [(y1 - y0) * dx > (x1 - x0) * dy for (x0, y0), (x1, y1) in sides]
+    outline = []
+    for i, (x, y) in enumerate(corners):
+        # A corner between a leading and a trailing side belongs to the outline at both ends.
+        ends = [(x + dx, y + dy) if lead else (x, y) for lead in (leads[i - 1], leads[i])]
+        outline += ends if leads[i - 1] != leads[i] else ends[:1]
+    return outline
+
+
 class Painter:
     """Paints what exists at one date, under that date's season and sun."""
 
-    def __init__(self, scene: Scene, when: int, view: View, gsd: float, lean: Point) -> None:
-        self.scene = scene
+    def __init__(self, land: Land, when: int, view: View, gsd: float, lean: Point) -> None:
+        self.land = land
         self.when = when
         self.view = view
         self.gsd = gsd
@@ -34,9 +91,9 @@ class Painter:
         self.sun: tuple[float, float, float] = tuple(view.sun.tolist())
         east, south, up = self.sun
         self.cast = -east / up, -south / up  # where the shadow of a point one metre up falls
-        self.boxes = [box for building, box in by_height(scene) if building.when & when]
-        self.trees = [tree for tree in scene.trees if scene.tree_when(tree) & when]
-        self.cars = [car for car, there in zip(scene.cars, view.cars, strict=True) if there]
+        self.boxes = [box for building, box in land.by_height() if building.when & when]
+        self.trees = [tree for tree in land.trees if land.tree_when(tree) & when]
+        self.cars = [car for car, there in zip(land.cars, view.cars, strict=True) if there]
         # Trees turn at their own time and have their own green; a few variants are enough.
         self.leaves = [self.leaf(tone) for tone in np.arange(VARIANTS) / VARIANTS]
 
@@ -55,13 +112,13 @@ class Painter:
             flood: The dots that are newly water at this date.
         """
         canvas = Canvas(ground, self.gsd)
-        for wood in self.scene.woods:
+        for wood in self.land.woods:
             there = wood.when & self.when
             canvas.polygon(wood.outline.tolist(), self.cover("floor" if there else "soil", "soil"))
         if water is not None:
             ground.paste(self.cover("water", "water"), mask=water)
         self.roads(canvas)
-        for building in self.scene.buildings:
+        for building in self.land.buildings:
             if building.pad and not building.when & self.when:
                 for box in building.boxes:
                     canvas.polygon(box.corners(), self.cover("soil", "soil"))
@@ -98,8 +155,8 @@ class Painter:
 
     def roads(self, canvas: Canvas) -> None:
         """Roads from the humblest to the widest, so that crossings are clean."""
-        streets = [road for road in self.scene.roads if road.kind == "street"]
-        for road in self.scene.roads:
+        streets = [road for road in self.land.roads if road.kind == "street"]
+        for road in self.land.roads:
             if road.kind != "street":
                 cover, shade = SURFACES[road.kind]
                 canvas.band(road.points, road.width, self.cover(cover, "road", shade))
@@ -110,7 +167,7 @@ class Painter:
         if self.gsd > 1:  # paint is narrower than a pixel's tenth
             return
         white = ink((206, 206, 200), "paint")
-        for start, end in self.scene.marks:
+        for start, end in self.land.marks:
             canvas.line(start, end, 0.2, white)
         for road in streets:
             dashes(canvas, road, white)

@@ -1,9 +1,17 @@
-"""Colours of the synthetic world, in 8-bit RGB; what grows has one for every season."""
+"""What the synthetic world's surfaces look like: colours in 8-bit RGB, and smooth noise.
+
+What grows has a colour for every season.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
+import numpy as np
+from numpy.typing import NDArray
+from PIL import Image
+
+FloatImage = NDArray[np.float32]
 Colour = tuple[float, float, float]
 
 # Winter, spring, summer, autumn.
@@ -68,3 +76,31 @@ def pick(colours: Sequence[Colour], tone: float) -> Colour:
     at = tone * len(colours)
     r, g, b = (value * (0.88 + 0.24 * (at % 1)) for value in colours[int(at)])
     return r, g, b
+
+
+def enlarge(field: FloatImage, shape: tuple[int, ...], cell: float) -> FloatImage:
+    """Interpolate a field with a sample every `cell` pixels to (H, W).
+
+    The field needs H / cell by W / cell samples; more are cut off.
+    """
+    height, width = shape[:2]
+    box = (0.0, 0.0, width / cell, height / cell)
+    wide = Image.fromarray(field).resize((width, height), Image.Resampling.BICUBIC, box)
+    return np.asarray(wide, np.float32)
+
+
+def smooth(rng: np.random.Generator, shape: tuple[int, ...], cell: float) -> FloatImage:
+    """Noise (H, W) with mean 0, a deviation of about 1, and features of `cell` pixels."""
+    rows, columns = (int(np.ceil(size / cell)) + 1 for size in shape[:2])
+    return enlarge(rng.standard_normal((rows, columns), np.float32), shape, cell)
+
+
+def fractal(
+    rng: np.random.Generator, shape: tuple[int, ...], cell: float, octaves: int
+) -> FloatImage:
+    """Noise (H, W) whose features of `cell`, `cell` / 2, ... pixels fade by half each time."""
+    total = np.zeros(shape[:2], np.float32)
+    for octave in range(octaves):
+        if cell / 2**octave >= 1:
+            total += np.float32(0.5**octave) * smooth(rng, shape, cell / 2**octave)
+    return total

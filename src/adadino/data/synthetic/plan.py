@@ -2,7 +2,8 @@
 
 A flat plan is split, rectangle by rectangle, until the pieces are blocks or fields; the cuts become
 roads. `Frame` then turns and bends the plan into the image, so one splitter draws a street grid,
-winding suburbs and farmland; a town of rings has a frame of its own. Lengths are in metres.
+winding suburbs and farmland. `Rings` rolls it up into a town of rings and spokes around a square.
+Lengths are in metres.
 """
 
 from __future__ import annotations
@@ -13,13 +14,15 @@ from itertools import pairwise
 
 import numpy as np
 
-from adadino.data.synthetic.scene import Points
+from adadino.data.synthetic.land import Points
 
 Rect = tuple[float, float, float, float]  # x0, y0, x1, y1 in the plan
 
+SQUARE = (18.0, 26.0)  # metres from the middle of the square to the street around it
+
 
 @dataclass(frozen=True)
-class Plan:
+class Settlement:
     """How a kind of settlement is laid out. Lengths are in metres, pairs are ranges."""
 
     block: float
@@ -49,36 +52,36 @@ class Plan:
 
 
 PLANS = {
-    "grid": Plan(
+    "grid": Settlement(
         block=110, street=0, avenue=170, bend=0, lot=(18, 40), fill=(0.62, 0.88), side=38,
         height=(7, 26), roofs=(0.75, 0.1, 0.15), yard="paved",
         uses={"built": 0.76, "park": 0.1, "wood": 0.02, "parking": 0.12},
     ),
-    "organic": Plan(
+    "organic": Settlement(
         block=95, street=0, avenue=260, bend=16, lot=(17, 25), fill=(0.5, 0.75), side=17,
         height=(4.5, 8.5), roofs=(0.1, 0.55, 0.35), yard="lawn",
         uses={"built": 0.82, "park": 0.08, "wood": 0.1},
     ),
-    "rural": Plan(
+    "rural": Settlement(
         block=105, street=170, avenue=420, bend=9, lot=(26, 45), fill=(0.4, 0.75), side=34,
         height=(4.5, 9), roofs=(0.15, 0.7, 0.15), yard="grass",
         uses={"built": 0.22, "wood": 0.2, "field": 0.58},
     ),
-    "radial": Plan(
+    "radial": Settlement(
         block=72, street=0, avenue=170, bend=0, lot=(15, 26), fill=(0.55, 0.8), side=22,
         height=(6, 13), roofs=(0.3, 0.45, 0.25), yard="lawn", rings=True,
         uses={"built": 0.84, "park": 0.08, "wood": 0.08},
     ),
 }  # fmt: skip
 DRAWN = ("grid", "organic", "rural")
-"""The plans that seeds choose from. The others are had by name only, so that what was trained on
-the world of the default settings has never seen them."""
+"""The plans that seeds choose from. The others must be asked for by name, so that a model that was
+trained on the default world has never seen them."""
 
 
 class Frame:
     """Turns, shifts and bends the plan into the image."""
 
-    def __init__(self, rng: np.random.Generator, centre: Points, plan: Plan) -> None:
+    def __init__(self, rng: np.random.Generator, centre: Points, plan: Settlement) -> None:
         angle = rng.uniform(0, np.pi)
         self._turn = np.array(((np.cos(angle), np.sin(angle)), (-np.sin(angle), np.cos(angle))))
         self._centre = centre + rng.uniform(-plan.block, plan.block, 2)
@@ -117,7 +120,7 @@ class Frame:
         return self(np.concatenate(points))
 
     def split(
-        self, rng: np.random.Generator, plan: Plan, reach: float
+        self, rng: np.random.Generator, plan: Settlement, reach: float
     ) -> tuple[list[Rect], list[tuple[Rect, float]]]:
         """Split a square of the plan into pieces.
 
@@ -146,7 +149,61 @@ class Frame:
         return pieces, sorted(cuts, key=lambda cut: -cut[1])
 
 
-def lots(rng: np.random.Generator, plan: Plan, rect: Rect) -> Iterator[tuple[Rect, Points]]:
+class Rings(Frame):
+    """Rolls the plan up into rings.
+
+    Ring k is a strip of the plan along y = k `strip`, as long as the ring is around its middle. So
+    blocks and lots stay rectangles of the plan, and metres are metres in the middle of a ring.
+    """
+
+    def __init__(
+        self, rng: np.random.Generator, centre: Points, plan: Settlement, reach: float
+    ) -> None:
+        self._centre = centre + rng.uniform(-plan.block / 2, plan.block / 2, 2)
+        self._start = rng.uniform(0, 2 * np.pi)
+        edges = [rng.uniform(*SQUARE)]
+        while edges[-1] < reach:
+            edges.append(edges[-1] + plan.block * rng.uniform(0.75, 1.1))
+        self._widths = np.diff(edges)
+        self._middles = np.array(edges[:-1]) + self._widths / 2
+        self._strip = 4 * plan.block  # wider than any ring with what leans out of it
+
+    def __call__(self, points: Points) -> Points:
+        """Plan to image, (n, 2) -> (n, 2)."""
+        x, y = points.T
+        ring = np.clip(np.rint(y / self._strip), 0, len(self._middles) - 1).astype(int)
+        middle = self._middles[ring]
+        angle, radius = self._start + x / middle, middle + y - ring * self._strip
+        rolled = np.stack((np.cos(angle), np.sin(angle)), axis=1) * radius[:, None]
+        placed: Points = rolled + self._centre
+        return placed
+
+    def split(
+        self, rng: np.random.Generator, plan: Settlement, reach: float
+    ) -> tuple[list[Rect], list[tuple[Rect, float]]]:
+        """Split the rings into blocks; spokes double where blocks would become too long.
+
+        Returns:
+            As `Frame.split`; the spokes that begin at the square are the main roads.
+        """
+        pieces: list[Rect] = []
+        cuts: list[tuple[Rect, float]] = []
+        main = spokes = int(rng.integers(5, 8))
+        for ring, (middle, width) in enumerate(zip(self._middles, self._widths, strict=True)):
+            around = 2 * np.pi * middle
+            while around / spokes > 1.3 * plan.block:
+                spokes *= 2
+            y0, y1 = ring * self._strip - width / 2, ring * self._strip + width / 2
+            x = np.linspace(0, around, spokes + 1).tolist()
+            cuts.append(((0.0, y0, around, y0), plan.block))
+            for k in range(spokes):
+                starts_at_square = k % (spokes // main) == 0
+                cuts.append(((x[k], y0, x[k], y1), reach if starts_at_square else plan.block))
+                pieces.append((x[k], y0, x[k + 1], y1))
+        return pieces, sorted(cuts, key=lambda cut: -cut[1])
+
+
+def lots(rng: np.random.Generator, plan: Settlement, rect: Rect) -> Iterator[tuple[Rect, Points]]:
     """Two rows of lots, back to back along the longer side, each with its street's direction."""
     x0, y0, x1, y1 = rect
     tall = y1 - y0 > x1 - x0
@@ -159,3 +216,17 @@ def lots(rng: np.random.Generator, plan: Plan, rect: Rect) -> Iterator[tuple[Rec
             lot = (low, at, high, end) if tall else (at, low, end, high)
             yield lot, np.array((side, 0.0) if tall else (0.0, side))
             at = end
+
+
+def stations(
+    rng: np.random.Generator, points: Points, spacing: float
+) -> list[tuple[float, float, float, float]]:
+    """Positions and directions (x, y, ux, uy) along a line of the image, every `spacing` metres."""
+    steps = np.diff(points, axis=0)
+    lengths = np.hypot(*steps.T)
+    ends = np.cumsum(lengths)
+    at = np.arange(rng.uniform(0, spacing), ends[-1], spacing)
+    i = np.searchsorted(ends, at)
+    axes = steps[i] / lengths[i, None]
+    spots = points[i + 1] - axes * (ends[i] - at)[:, None]
+    return [(x, y, ux, uy) for (x, y), (ux, uy) in zip(spots.tolist(), axes.tolist(), strict=True)]

@@ -14,11 +14,17 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image, ImageDraw
 
-from adadino.data.synthetic.canvas import FINE, Canvas, by_height
-from adadino.data.synthetic.noise import FloatImage, enlarge, fractal, smooth
-from adadino.data.synthetic.paint import Painter
-from adadino.data.synthetic.palette import COVERS, ROUGH, cover_colour
-from adadino.data.synthetic.scene import AFTER, BOTH, CELL, Point, Scene
+from adadino.data.synthetic.land import AFTER, BOTH, CELL, Land, Point
+from adadino.data.synthetic.paint import FINE, Canvas, Painter
+from adadino.data.synthetic.palette import (
+    COVERS,
+    ROUGH,
+    FloatImage,
+    cover_colour,
+    enlarge,
+    fractal,
+    smooth,
+)
 from adadino.data.synthetic.view import View
 
 SHADE = np.array((0.40, 0.44, 0.53), np.float32)  # the light left in a shadow: the blue sky's
@@ -43,13 +49,11 @@ class Ground(NamedTuple):
     """Dots under water at both dates, and at the later date only."""
 
 
-def lay_ground(
-    rng: np.random.Generator, scene: Scene, shape: tuple[int, int], gsd: float
-) -> Ground:
+def lay_ground(rng: np.random.Generator, land: Land, shape: tuple[int, int], gsd: float) -> Ground:
     """Draw everything about the ground that does not depend on the date."""
-    parcels = _parcel_map(scene, shape, gsd)
+    parcels = _parcel_map(land, shape, gsd)
     patches = fractal(rng, shape, 24 / gsd, 4)
-    furrows = 1 + _furrows(scene, parcels, gsd)
+    furrows = 1 + _furrows(land, parcels, gsd)
     relief = furrows + np.array([[[0.075]], [[0.06]], [[0.06]]], np.float32) * patches
     hill_cell = max(max(shape) / 24, 1.0)
     height = fractal(rng, (27, 27), 9, 2)
@@ -59,30 +63,30 @@ def lay_ground(
     grain = 0.6 * smooth(rng, shape, max(1.0, 1.2 / gsd))
     grain += 0.6 * rng.standard_normal(shape, np.float32)
     water = flood = None
-    if scene.water is not None:
+    if land.water is not None:
         cell = CELL / gsd * FINE
         fine = (shape[0] * FINE, shape[1] * FINE)
-        shore = enlarge(scene.water.shore, fine, cell)
+        shore = enlarge(land.water.shore, fine, cell)
         water = Image.fromarray((shore < 0).astype(np.uint8) * 255)
-        if scene.water.rise:
-            reach = enlarge(scene.water.plain, fine, cell) * np.float32(scene.water.rise)
+        if land.water.rise:
+            reach = enlarge(land.water.plain, fine, cell) * np.float32(land.water.rise)
             wet = (shore >= 0) & (shore < reach)
             flood = Image.fromarray(wet.astype(np.uint8) * 255)
     return Ground(parcels, relief, slope, hill_cell, grain, water, flood)
 
 
-def _parcel_map(scene: Scene, shape: tuple[int, int], gsd: float) -> NDArray[np.int32]:
+def _parcel_map(land: Land, shape: tuple[int, int], gsd: float) -> NDArray[np.int32]:
     image = Image.new("I", shape[::-1])
     draw = ImageDraw.Draw(image)
-    for index, parcel in enumerate(scene.parcels, 1):
+    for index, parcel in enumerate(land.parcels, 1):
         draw.polygon((parcel.outline / gsd).ravel().tolist(), fill=index)
     return np.asarray(image)
 
 
-def _furrows(scene: Scene, parcels: NDArray[np.int32], gsd: float) -> FloatImage:
+def _furrows(land: Land, parcels: NDArray[np.int32], gsd: float) -> FloatImage:
     """Rows of the crops and the tracks of the tractor, (H, W) around 0."""
     rows = [(0.0, 0.0, 0.0)]
-    for parcel in scene.parcels:
+    for parcel in land.parcels:
         number = 2 * np.pi / max(1.8 + 2.4 * parcel.tone, 4 * gsd) * gsd
         rows.append((*(parcel.axis * number), FURROWS.get(parcel.cover, 0.0)))
     kx, ky, size = np.array(rows, np.float32).T
@@ -96,11 +100,11 @@ def _furrows(scene: Scene, parcels: NDArray[np.int32], gsd: float) -> FloatImage
 
 
 def render(
-    scene: Scene, ground: Ground, when: int, view: View, *, gsd: float, lean: Point, shadows: bool
+    land: Land, ground: Ground, when: int, view: View, *, gsd: float, lean: Point, shadows: bool
 ) -> NDArray[np.uint8]:
     """The light that leaves the ground at one date, (H, W, 3)."""
-    painter = Painter(scene, when, view, gsd, lean)
-    earth = _earth(scene, ground, view)
+    painter = Painter(land, when, view, gsd, lean)
+    earth = _earth(land, ground, view)
     flood = ground.flood if when == AFTER else None
     dots = np.asarray(painter.paint(earth, ground.water, flood).reduce(FINE))  # (H, W, 4)
     texture = 1 + ground.grain * dots[..., 3] * np.float32(0.2 / 255)
@@ -115,10 +119,10 @@ def render(
     return image
 
 
-def _earth(scene: Scene, ground: Ground, view: View) -> Image.Image:
+def _earth(land: Land, ground: Ground, view: View) -> Image.Image:
     """The bare parcels in their season and the hills in the sun, as RGBX dots."""
-    tones = np.array([0.5] + [parcel.tone for parcel in scene.parcels], np.float32)
-    covers = [scene.yard] + [parcel.cover for parcel in scene.parcels]
+    tones = np.array([0.5] + [parcel.tone for parcel in land.parcels], np.float32)
+    covers = [land.yard] + [parcel.cover for parcel in land.parcels]
     season = {name: cover_colour(name, view.season, view.drought) for name in COVERS}
     colours = np.array([season[cover] for cover in covers], np.float32)
     colours = colours * (0.88 + 0.24 * tones)[:, None]
@@ -135,23 +139,23 @@ def _earth(scene: Scene, ground: Ground, view: View) -> Image.Image:
 
 
 def paint_mask(
-    scene: Scene, ground: Ground, shape: tuple[int, int], *, gsd: float, lean: Point
+    land: Land, ground: Ground, shape: tuple[int, int], *, gsd: float, lean: Point
 ) -> NDArray[np.bool_]:
     """What differs between the dates, (H, W), in the same order as `Painter.paint`."""
     canvas = Canvas(Image.new("L", (shape[1] * FINE, shape[0] * FINE)), gsd)
-    for wood in scene.woods:
+    for wood in land.woods:
         canvas.polygon(wood.outline.tolist(), _changed(wood.when))
     if ground.water is not None:
         canvas.image.paste(0, mask=ground.water)
-    for road in scene.roads:
+    for road in land.roads:
         canvas.band(road.points, road.span, 0)
     if ground.flood is not None:
         canvas.image.paste(255, mask=ground.flood)
-    if ground.flood is not None or any(wood.when != BOTH for wood in scene.woods):
-        for tree in scene.trees:  # otherwise there is nothing for them to hide
+    if ground.flood is not None or any(wood.when != BOTH for wood in land.woods):
+        for tree in land.trees:  # otherwise there is nothing for them to hide
             for lobe in tree.lobes:
-                canvas.disc(*lobe, _changed(scene.tree_when(tree)))
-    for building, box in by_height(scene):
+                canvas.disc(*lobe, _changed(land.tree_when(tree)))
+    for building, box in land.by_height():
         canvas.body(box, lean, _changed(building.when))
     return np.asarray(canvas.image.reduce(FINE)) > 0  # one dot of 255 is enough
 

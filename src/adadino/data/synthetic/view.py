@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from PIL import Image
 
 SEASONS = ("drought",)
-"""Seasons that no seed draws: they are had by name only."""
+"""Seasons that no seed draws; ask for them by name."""
 HAZE = np.array((205.0, 212.0, 222.0))  # the colour of scattered light
 
 

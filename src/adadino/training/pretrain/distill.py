@@ -1,6 +1,6 @@
-"""Masked dense distillation: a small ViT learns to say what EfficientNet-lite0 sees.
+"""Masked dense distillation: a small ViT learns to predict the features of EfficientNet-lite0.
 
-The student gets the image with some patches hidden and must name, at every token, the teacher's
+The student gets the image with some patches hidden and predicts, at every token, the teacher's
 features of that place at several strides. Shallow taps answer for fine strides, deep taps for
 coarse ones, because those taps are what the decoder will read: tap i predicts the teacher's levels
 i and i + 1. Targets are standardised channel by channel, so that no level outweighs another.

@@ -4,8 +4,8 @@ Ridge regression in closed form from the dates' difference to the share of chang
 token; every second pair fits, the others are scored. Seconds instead of a training run.
 
 The difference is |silu(W F1) - silu(W F2)| of all four taps under a fixed random W, which is what
-the decoder's neck can make of them. Of the bare channels, |F1 - F2| would show a change only where
-the backbone happens to keep one meaning in one channel: it fell while the features got better.
+the decoder's neck can make of them. |F1 - F2| of the bare channels shows a change only where the
+backbone happens to keep one meaning in one channel: it fell while the features got better.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def probe(
     """Average precision of change per token, over the pairs that did not fit the probe.
 
     Args:
-        model: Gives the preparation of images.
+        model: The model that prepares the images.
         student: The backbone and its taps.
         pairs: Labelled pairs of one size; training pairs, never those a model is scored on.
         batch: Pairs per step.

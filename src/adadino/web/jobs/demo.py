@@ -45,7 +45,7 @@ def demo_job(
 
 def make_demo(folder: Path) -> Display:
     """Write the pair and how the page shows it; a second of work, without the model."""
-    from adadino.data.synthetic.world import DEMO_SEED, DEMO_SIZE, HELD_OUT, write_geotiff_pair
+    from adadino.data.synthetic import DEMO_SEED, DEMO_SIZE, HELD_OUT, write_geotiff_pair
     from adadino.geo.read.raster import open_pair
     from adadino.web.view.display import lay_out
     from adadino.web.view.views import write_views

@@ -14,7 +14,7 @@ from adadino.data.folder import PairFolder
 from adadino.data.prepare.benchmarks import BENCHMARKS
 from adadino.data.prepare.manifest import Manifest
 from adadino.data.prepare.run import prepare
-from adadino.errors import DataError
+from adadino.errors import DataError, LeakageWarning
 from tests.data.miniatures import (
     EXPECTED,
     LEVIR,
@@ -251,7 +251,8 @@ def test_split_folders_may_lie_below_the_pair_folders(tmp_path: Path) -> None:
         for role, array in zip(LEVIR, scene("x", 8, 8), strict=True):
             (tmp_path / "in" / role / split).mkdir(parents=True)
             Image.fromarray(array).save(tmp_path / "in" / role / split / "x.png")
-    manifest = prepare("folder", tmp_path / "in", tmp_path / "out", tile=TILE)
+    with pytest.warns(LeakageWarning, match="train and val hold the same 1 pairs"):
+        manifest = prepare("folder", tmp_path / "in", tmp_path / "out", tile=TILE)
     assert manifest.counts == {"train": 1, "val": 1}
 
 

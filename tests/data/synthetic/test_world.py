@@ -17,32 +17,32 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from PIL import Image
 
-from adadino.data.synthetic import world as synthetic
-from adadino.data.synthetic.layout import Layout
-from adadino.data.synthetic.rings import Rings
-from adadino.data.synthetic.view import draw_views
-from adadino.data.synthetic.world import (
+from adadino.data.synthetic import (
     CHANGES,
     HELD_OUT,
     PLANS,
-    Pair,
+    ImagePair,
     World,
     make_pair,
     write_dataset,
     write_geotiff_pair,
     write_pair,
 )
+from adadino.data.synthetic import world as synthetic
+from adadino.data.synthetic.layout import Layout
+from adadino.data.synthetic.plan import Rings
+from adadino.data.synthetic.view import draw_views
 from adadino.errors import AdaDINOError, ConfigError, InputError
 
 TRAINED_PLANS = ("grid", "organic", "rural")
 """What the bundled model was trained on."""
 
 
-def digest(pair: Pair) -> str:
+def digest(pair: ImagePair) -> str:
     return hashlib.sha256(b"".join(array.tobytes() for array in pair)).hexdigest()
 
 
-def differing(pair: Pair) -> np.ndarray[Any, np.dtype[np.bool_]]:
+def differing(pair: ImagePair) -> np.ndarray[Any, np.dtype[np.bool_]]:
     return np.asarray((pair.before != pair.after).any(axis=2))
 
 
@@ -60,7 +60,7 @@ def test_a_seed_gives_the_same_bytes_again() -> None:
 
 def test_a_seed_gives_the_same_bytes_in_another_process() -> None:
     code = (
-        "import hashlib; from adadino.data.synthetic.world import make_pair; "
+        "import hashlib; from adadino.data.synthetic import make_pair; "
         "print(hashlib.sha256(b''.join(a.tobytes() for a in make_pair(7, 96))).hexdigest())"
     )
     run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
@@ -148,7 +148,7 @@ def test_streets_of_a_radial_town_are_rings_and_spokes_around_a_square() -> None
 
 def test_torch_and_rasterio_are_not_imported() -> None:
     code = (
-        "import sys; from adadino.data.synthetic.world import make_pair; make_pair(0, 32); "
+        "import sys; from adadino.data.synthetic import make_pair; make_pair(0, 32); "
         "print([name for name in ('torch', 'rasterio', 'scipy') if name in sys.modules])"
     )
     run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

@@ -6,10 +6,10 @@ import pytest
 import torch
 
 from adadino.errors import ConfigError
-from adadino.losses import total_loss
+from adadino.losses import total_loss, weigh
 from adadino.model.adadino import AdaDINO
 from adadino.training.config import TrainConfig
-from adadino.training.graph import StepLoss, keep_gradients, record, weigh
+from adadino.training.step import StepLoss, keep_gradients, record
 from tests.conftest import randomise
 
 

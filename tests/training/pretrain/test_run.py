@@ -12,16 +12,17 @@ from safetensors.torch import load_file
 
 from adadino.config import preset
 from adadino.data.folder import PairFolder
-from adadino.data.synthetic.world import make_pair, write_dataset
+from adadino.data.synthetic import make_pair, write_dataset
 from adadino.errors import AdaDINOError, ConfigError, DataError, TrainingError
 from adadino.files import locked
 from adadino.model.adadino import AdaDINO
 from adadino.model.checkpoint import build
 from adadino.model.lite0 import Lite0, _their_name
-from adadino.training.pretrain import archive
+from adadino.training.pretrain import views
+from adadino.training.pretrain.config import PretrainConfig
 from adadino.training.pretrain.distill import Student
 from adadino.training.pretrain.probe import average_precision, probe
-from adadino.training.pretrain.run import PretrainConfig, _tiles, pretrain
+from adadino.training.pretrain.run import _tiles, pretrain
 
 
 @pytest.fixture(scope="module")
@@ -201,8 +202,8 @@ def test_only_images_of_kept_tiles_are_decoded(tmp_path, teacher, monkeypatch):
     for shade in shades:
         Image.new("RGB", (64, 64), (shade, 0, 0)).save(tmp_path / "A" / f"{shade:03d}.png")
     decoded = []
-    read = archive.read_image
-    monkeypatch.setattr(archive, "read_image", lambda path: [read(path), decoded.append(path)][0])
+    read = views.read_image
+    monkeypatch.setattr(views, "read_image", lambda path: [read(path), decoded.append(path)][0])
     given = {"images": (str(tmp_path),), "synthetic": 1}
     every = _tiles(settings(tmp_path / "run", teacher, **given))
     assert every[:, 0, 0, 0].tolist()[: len(shades)] == list(shades)

@@ -1,0 +1,22 @@
+"""Tables as text."""
+
+from __future__ import annotations
+
+import csv
+import io
+
+from adadino.reporting.tables import csv_text, markdown_table
+
+
+def test_markdown_has_a_line_under_its_header():
+    assert markdown_table(["a", "b"], [["1", "2"]]) == ["| a | b |", "| --- | --- |", "| 1 | 2 |"]
+
+
+def test_csv_takes_rows_in_order_or_by_name():
+    text = csv_text(["name", "f1"], [["x, y", 0.1], {"f1": 0.25, "name": "z"}, {"name": "w"}])
+    assert list(csv.reader(io.StringIO(text))) == [
+        ["name", "f1"],
+        ["x, y", "0.1"],
+        ["z", "0.25"],
+        ["w", ""],
+    ]
