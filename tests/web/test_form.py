@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import re
 
 import pytest
 import rasterio
@@ -143,3 +144,20 @@ def test_a_picture_is_shown_before_it_is_sent(page, tmp_path):
     ]
     page.get_by_label("On the server").check()
     api.expect(page.locator("#thumb-after")).to_be_hidden()
+
+
+def test_a_pair_without_coordinates_is_measured_in_pixels(page, tmp_path):
+    for image in write_geotiff_pair(tmp_path, 26, 128, WORLD)[:2]:
+        with rasterio.open(image) as dataset:
+            Image.fromarray(dataset.read().transpose(1, 2, 0)).save(image.with_suffix(".png"))
+    page.locator("#threshold").fill("0.1")  # another job is shown at the same
+    choose(page, tmp_path / "before.png", tmp_path / "after.png")
+    page.locator("#start").click()
+    api.expect(page.locator("#scene-facts")).to_have_text("pixels · 128 × 128 px")
+    api.expect(page.locator("#rows tr").first.locator("td").nth(1)).to_have_text(
+        re.compile(r"^\d.* px$")
+    )
+    page.locator("#rows tr").first.click()
+    api.expect(page.locator("#popup")).to_contain_text(re.compile(r"Area[\d,]+ px"))
+    page.locator("#min-area").fill("1")
+    api.expect(page.locator("#contents")).to_contain_text("without polygons below 2 px")

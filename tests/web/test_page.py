@@ -268,6 +268,7 @@ def test_remove_asks_first_and_names_the_job(page, tmp_path):
     before, after, _ = write_geotiff_pair(tmp_path, 32, 64)
     after.rename(tmp_path / "june.tif")
     upload(page, before, tmp_path / "june.tif")
+    api.expect(page.locator("#scene-name")).to_have_text("before → june")
     api.expect(page.locator("#status")).to_be_hidden()
     page.locator("#tab-jobs").click()
     remove = page.get_by_role("button", name="Remove before → june")
