@@ -29,11 +29,12 @@ from adadino.errors import (
     WriteError,
 )
 from adadino.geo.read.source import open_dataset
-from adadino.geo.tile.tiles import Plan, plan
+from adadino.geo.tile.tiles import TilePlan
 from adadino.model.adadino import AdaDINO, Output
 from adadino.model.checkpoint import save
 from adadino.scene import SceneOptions, predict_scene
 from tests.conftest import SMALL, randomise, with_bscs
+from tests.geo.rasters import MovedPlan
 from tests.scene_runs import a_model, run, two_dates
 
 OPTIONS = SceneOptions(tile=64, overlap=16)
@@ -227,7 +228,7 @@ def shifted_by(scene, folder, monkeypatch, **options):
     """How far probabilities move at most when the grid of tiles moves."""
     maps = []
     for offset in ((0, 0), (11, 23), (30, 5)):
-        monkeypatch.setattr("adadino.scene.stream.Plan", partial(Plan, offset=offset))
+        monkeypatch.setattr("adadino.scene.stream.TilePlan", partial(MovedPlan, offset=offset))
         run(scene, Nearby(with_bscs(SMALL, k=8)), folder / str(offset), **options)
         maps.append(read(folder / str(offset) / "p.tif"))
     assert np.ptp(maps[0]) > 0.8
@@ -247,7 +248,7 @@ def test_no_seams(scene, tmp_path):
     for overlap in (16, 0):
         run(scene, model, tmp_path / str(overlap), overlap=overlap)
         probability = read(tmp_path / str(overlap) / "p.tif")
-        tiles = plan(*probability.shape, tile=64, overlap=overlap)
+        tiles = TilePlan(*probability.shape, tile=64, overlap=overlap)
         at_borders, elsewhere = [], []
         for axis in (0, 1):
             spans = [tile.window[axis] for tile in tiles]

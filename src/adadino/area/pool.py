@@ -17,6 +17,7 @@ from adadino.area.ledger import Record
 from adadino.area.units import Dates, Unit
 from adadino.area.worker import Job, Worker
 from adadino.errors import AdaDINOError, ConfigError
+from adadino.runtime.protocol import Runner
 
 MOST_BLOCKS = 20_000
 """Pieces Ray's scheduler keeps track of at once; beyond, one piece holds several units, of which
@@ -25,9 +26,9 @@ those that are finished are not done again."""
 Outcomes = Generator[tuple[Unit, Record], None, None]
 
 
-def run_here(job: Job, units: Sequence[Unit]) -> Outcomes:
-    """Predict units one after the other in this process."""
-    worker = Worker(job)
+def run_here(job: Job, units: Sequence[Unit], forward: Runner) -> Outcomes:
+    """Predict units one after the other in this process, with a model that is open."""
+    worker = Worker(job, forward)
     try:
         for unit in units:
             yield unit, worker(unit)
@@ -67,8 +68,19 @@ class RayPool:
         resources = ray.cluster_resources()  # type: ignore[no-untyped-call]
         self.cpus, self.gpus = int(resources.get("CPU", 1)), int(resources.get("GPU", 0))
 
-    def run(self, job: Job, units: Sequence[Unit], *, workers: int) -> Outcomes:
-        """Predict units on a number of workers, in whatever order they get finished."""
+    def run(self, job: Job, units: Sequence[Unit], *, workers: int | None) -> Outcomes:
+        """Predict units on a number of workers, in whatever order they get finished.
+
+        Args:
+            job: What every worker is told.
+            units: What to predict.
+            workers: How many; None takes one for each GPU, or for so many processors as it has
+                threads. No more than there are units.
+        """
+        gpu = job.device == "cuda"
+        if workers is None:
+            workers = self.gpus if gpu else max(1, self.cpus // job.threads)
+        workers = min(workers, len(units))
         data = self._ray.data
         context = data.DataContext.get_current()
         context.enable_progress_bars = False
@@ -76,7 +88,6 @@ class RayPool:
         logging.getLogger("ray.data").setLevel(logging.ERROR)
         asked = {_key(unit): unit for unit in units}
         items = [{"unit": json.dumps(asdict(unit))} for unit in units]
-        gpu = job.device == "cuda"
         results = data.from_items(
             items, override_num_blocks=min(len(items), MOST_BLOCKS)
         ).map_batches(

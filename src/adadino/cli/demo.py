@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from adadino.cli.output import Json, Quiet, print_json, progress
+from adadino.cli.output import Device, Json, Quiet, print_json, progress
 
 if TYPE_CHECKING:
     from adadino.scene.result import SceneResult
@@ -37,7 +37,7 @@ def command(
     seed: Annotated[
         int | None, typer.Option(help="Another seed is another place.", show_default=str(SEED))
     ] = None,
-    device: Annotated[str, typer.Option(help="auto, cpu, cuda, mps.")] = "auto",
+    device: Device = "auto",
     quiet: Quiet = False,
     json: Json = False,
 ) -> None:

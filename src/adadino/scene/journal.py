@@ -14,7 +14,6 @@ probabilities of a large scene are hours of work.
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 import shutil
@@ -22,7 +21,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,9 +29,6 @@ from rasterio.windows import Window
 
 from adadino.errors import AdaDINOError, InputError, WriteError
 from adadino.files import locked, sweep, work_folder, write_atomic
-
-if TYPE_CHECKING:
-    from adadino.model.detector import Detector
 
 Float = NDArray[np.float32]
 Facts = dict[str, Any]
@@ -185,18 +181,6 @@ def file_facts(path: str | PathLike[str]) -> list[object]:
     except (OSError, ValueError):
         return [str(path)]
     return [str(file.resolve()), stat.st_size, stat.st_mtime_ns]
-
-
-def model_digest(network: Detector) -> str:
-    """Name a model by its configuration and the bytes of its tensors."""
-    import torch  # a scene may be predicted without it, by an exported model
-
-    digest = hashlib.sha256(repr(network.config).encode())
-    for name, tensor in network.state_dict().items():
-        digest.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}".encode())
-        flat = tensor.detach().cpu().contiguous().flatten()
-        digest.update(flat.view(torch.uint8).numpy().data)
-    return digest.hexdigest()
 
 
 def _rows_done(folder: Path, shape: tuple[int, int]) -> int:

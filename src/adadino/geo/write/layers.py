@@ -35,7 +35,7 @@ class _Format:
     options: dict[str, str] = field(default_factory=dict)
     names: dict[str, str] = field(default_factory=dict)
     """New names of fields, where the format limits their length."""
-    beside: tuple[str, ...] = ()
+    companions: tuple[str, ...] = ()
     """The suffixes of the files that may belong to one layer beside the named one."""
 
 
@@ -89,7 +89,7 @@ def write_layer(
     with beside(path) as folder:
         draft = folder / path.name
         _save(frame.rename(columns=form.names), draft, form.driver, options)
-        for suffix in form.beside:
+        for suffix in form.companions:
             _publish(draft.with_suffix(suffix), path.with_suffix(suffix))
         _publish(draft, path)
 
