@@ -46,11 +46,12 @@ def _options() -> Iterator[inspect.Parameter]:
             continue
         kind, text = get_args(hint)
         name = f"--{field.name.replace('_', '-')}"
-        counted = kind == int | None  # where None leaves the number to us
-        option = typer.Option(name, help=text, min=1 if counted else None)
+        option = typer.Option(name, help=text)
         if field.name in TYPED:
             kind = str | None
             option.parser, option.metavar, option.show_default = TYPED[field.name]
+        elif kind == int | None:  # a count that is chosen for the user who gives none
+            option.min = 1
         keyword = inspect.Parameter.KEYWORD_ONLY
         annotation = Annotated[kind, option]  # type: ignore[valid-type]
         yield inspect.Parameter(field.name, keyword, default=field.default, annotation=annotation)

@@ -13,43 +13,23 @@ import rasterio
 import torch
 import torch.nn.functional as F
 from PIL import Image
-from rasterio.crs import CRS
-from rasterio.transform import from_origin
-from rasterio.windows import Window
 from typer.testing import CliRunner
 
 from adadino.cli.app import app
 from adadino.data.synthetic.world import make_pair, write_geotiff_pair
 from adadino.errors import (
     AdaDINOError,
-    BandWarning,
     ConfigError,
-    InputError,
-    MemoryWarning,
-    WriteError,
 )
-from adadino.geo.read.source import open_dataset
 from adadino.geo.tile.tiles import TilePlan
 from adadino.model.adadino import AdaDINO, Output
 from adadino.model.checkpoint import save
 from adadino.scene import SceneOptions, predict_scene
 from tests.conftest import SMALL, randomise, with_bscs
 from tests.geo.rasters import MovedPlan
-from tests.scene_runs import a_model, run, two_dates
+from tests.scene.runs import a_model, files, read, rewrite, run
 
 OPTIONS = SceneOptions(tile=64, overlap=16)
-
-
-@pytest.fixture(scope="module")
-def scene(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("scene")
-    before, after, _ = write_geotiff_pair(folder, 7, (150, 210))
-    return before, after
-
-
-@pytest.fixture(scope="module")
-def model():
-    return a_model()
 
 
 def test_outputs_lie_where_the_first_date_lies(scene, model, tmp_path):
@@ -68,24 +48,6 @@ def test_outputs_lie_where_the_first_date_lies(scene, model, tmp_path):
     assert len(read) == len(result.polygons) > 0
     assert read.crs == result.polygons.crs
     assert chance.outputs
-
-
-def files(folder):
-    return {path.name: path.read_bytes() for path in folder.iterdir()}
-
-
-def read(path):
-    with rasterio.open(path) as raster:
-        return raster.read(1)
-
-
-def rewrite(source, target, change, **profile):
-    """Copy a raster with other values."""
-    with rasterio.open(source) as raster:
-        data, new = change(raster.read()), raster.profile | profile
-    with rasterio.open(target, "w", **new) as raster:
-        raster.write(data)
-    return target
 
 
 @pytest.mark.parametrize("kind", ["bytes", "stretched"])
@@ -155,47 +117,6 @@ def test_tiles_without_data_never_reach_the_model(scene, tmp_path):
     assert (flags[:, 105:] != 255).all()
 
 
-class Tight(AdaDINO):
-    """A model on a device with room for a few tiles."""
-
-    room = 0
-
-    def forward(self, before, after, **options):
-        if len(before) > self.room:
-            raise torch.OutOfMemoryError("CUDA out of memory")
-        return super().forward(before, after, **options)
-
-
-def tight(room):
-    model = Tight(SMALL)
-    model.load_state_dict(a_model().state_dict())
-    model.room = room
-    return model.eval()
-
-
-def test_a_batch_that_does_not_fit_is_halved_with_a_warning(scene, model, tmp_path):
-    with pytest.warns(MemoryWarning) as caught:
-        result = run(scene, tight(2), tmp_path / "tight", selection="batch", batch=8)
-    said = [str(warning.message) for warning in caught if warning.category is MemoryWarning]
-    assert len(said) == 2  # 8 to 4, 4 to 2, and never again
-    assert set(said) <= set(result.warnings)
-    assert "going on with 2" in said[1]
-    run(scene, model, tmp_path / "two", selection="batch", batch=2)
-    assert files(tmp_path / "tight") == files(tmp_path / "two")
-
-
-def test_a_tile_that_does_not_fit_is_an_error_with_the_way_out(scene, tmp_path):
-    with pytest.raises(AdaDINOError, match=r"one tile of 64 x 64 pixels.*--tile.*--device cpu"):
-        run(scene, tight(0), tmp_path, selection="batch", batch=1)
-    assert not files(tmp_path)
-
-
-def test_a_sample_that_does_not_fit_is_halved_too(scene, tmp_path):
-    with pytest.warns(MemoryWarning, match="sample"):
-        result = run(scene, tight(5), tmp_path)
-    assert any("sample" in text for text in result.warnings)
-
-
 def test_without_names_the_rasters_live_as_long_as_the_result(scene, model):
     result = predict_scene(*scene, model, options=OPTIONS, device="cpu")
     folder = result.mask_path.parent
@@ -206,13 +127,6 @@ def test_without_names_the_rasters_live_as_long_as_the_result(scene, model):
     assert not folder.exists()
     with pytest.raises(ConfigError, match="resume needs an output"):
         predict_scene(*scene, model, options=OPTIONS, device="cpu", resume=True)
-
-
-def test_a_model_in_training_stays_in_training(scene, model, tmp_path):
-    model.train()
-    run(scene, model, tmp_path)
-    assert model.training
-    model.eval()
 
 
 class Nearby(AdaDINO):
@@ -318,152 +232,3 @@ def test_bad_input_is_one_sentence_and_leaves_nothing(scene, model, tmp_path, sp
     with pytest.raises(AdaDINOError):
         predict_scene(before, after, model, output=output, options=OPTIONS, device="cpu")
     assert not (tmp_path / "out").exists() or not list((tmp_path / "out").iterdir())
-
-
-def test_the_engine_runs_where_it_was_asked_for(scene, model, tmp_path):
-    plain = run(scene, model, tmp_path / "off", engine="off")
-    auto = run(scene, model, tmp_path / "auto")
-    fast = run(scene, model, tmp_path / "bf16", engine="bf16")
-    assert (tmp_path / "off" / "p.tif").read_bytes() == (tmp_path / "auto" / "p.tif").read_bytes()
-    near = np.abs(fast.probability - plain.probability)
-    assert 0 < near.max() < 0.3
-    assert near.mean() < 0.02
-    with rasterio.open(tmp_path / "bf16" / "c.tif") as raster:
-        assert raster.tags()["ADADINO_ENGINE"] == "bf16"
-        model_tag = raster.tags()["ADADINO_MODEL"]
-    with rasterio.open(tmp_path / "off" / "c.tif") as raster:
-        assert "ADADINO_ENGINE" not in raster.tags()
-        assert raster.tags()["ADADINO_MODEL"] == model_tag  # the same model, run another way
-    assert auto.change_fraction == plain.change_fraction
-
-
-def test_every_phase_is_told_and_only_tiles_are_counted(scene, tmp_path):
-    told = []
-    run(scene, a_model(), tmp_path / "out", progress=lambda *said: told.append(said))
-    named = [said for said in told if "," not in said[2]]
-    tiles = len(told) - len(named)
-    total = named[2][1]
-    assert named == [
-        (0, 0, "opening"), (0, 0, "preparing"), (0, total, "predicting"), (0, 0, "writing")
-    ]  # fmt: skip
-    assert [said[:2] for said in told if "," in said[2]] == [
-        (done, total) for done in range(1, tiles + 1)
-    ]
-    assert tiles == total > 1
-
-
-def test_the_open_pair_is_handed_on_before_the_model_runs(scene, tmp_path):
-    model, seen, events = a_model(), [], []
-    forward = model.forward
-
-    def counted(*arguments, **options):
-        events.append("model")
-        return forward(*arguments, **options)
-
-    def opened(reader):
-        events.append("opened")
-        seen.append((reader.grid, reader.stretch, reader.read(Window(0, 0, 8, 8)).before))
-
-    model.forward = counted
-    result = predict_scene(
-        *scene, model, output=tmp_path / "c.tif", options=SceneOptions(tile=64, overlap=16),
-        device="cpu", opened=opened,
-    )  # fmt: skip
-    assert events[0] == "opened"
-    assert events.count("opened") == 1
-    ((grid, _, image),) = seen
-    assert grid == result.grid
-    with rasterio.open(scene[0]) as raster:
-        assert (image == raster.read(window=Window(0, 0, 8, 8)) / np.float32(255)).all()
-
-
-def test_files_have_the_names_the_user_gave_them(scene, tmp_path):
-    """The rows of an interrupted run do not depend on those names."""
-    single = []
-    for path in scene:
-        single.append(rewrite(path, tmp_path / f"grey-{path.name}", lambda data: data[:1], count=1))
-    told = []
-    names = "user before.tif", "user after.tif"
-
-    def interrupted(done, total, message):
-        if done == 12:
-            raise KeyboardInterrupt
-
-    options = {"options": SceneOptions(tile=64, overlap=16), "device": "cpu"}
-    with pytest.raises(KeyboardInterrupt), pytest.warns(BandWarning):
-        predict_scene(
-            *single, a_model(), output=tmp_path / "c.tif", progress=interrupted, **options
-        )
-    with pytest.warns(BandWarning, match="user before.tif and user after.tif: one band"):
-        result = predict_scene(
-            *single, a_model(), output=tmp_path / "c.tif", overview=tmp_path / "o.png",
-            names=names, resume=True, progress=lambda *said: told.append(said), **options,
-        )  # fmt: skip
-    assert next(done for done, total, _ in told if total) > 0, "it went on"
-    with rasterio.open(tmp_path / "c.tif") as raster:
-        assert raster.tags()["ADADINO_BEFORE"] == "user before.tif"
-        assert raster.tags()["ADADINO_AFTER"] == "user after.tif"
-    assert any("user before.tif" in text for text in result.warnings)
-    assert not any("grey-" in text for text in result.warnings)
-    assert result._title() == "user before.tif and user after.tif"
-    with pytest.raises(InputError, match=r"the same image, a\.tif and b\.tif"):
-        predict_scene(single[0], single[0], a_model(), names=("a.tif", "b.tif"), **options)
-
-
-def test_every_input_is_opened_as_it_was_asked(scene, tmp_path, monkeypatch):
-    """Registering, stretching, predicting, drawing and describing: all by the given opener."""
-    inputs, opened, others = {str(path) for path in scene}, [], []
-    plain = rasterio.open
-
-    def door(path):
-        opened.append(str(path))
-        others.append(None)
-        try:
-            return open_dataset(path)
-        finally:
-            others.pop()
-
-    def watched(path, *arguments, **options):
-        assert others or str(path) not in inputs, f"{path} is opened by somebody else"
-        return plain(path, *arguments, **options)
-
-    monkeypatch.setattr(rasterio, "open", watched)
-    result = predict_scene(
-        *scene, a_model(), output=tmp_path / "c.tif", overview=tmp_path / "o.png",
-        stac=tmp_path / "c.json", vector=tmp_path / "c.gpkg", open_file=door,
-        options=SceneOptions(tile=64, overlap=16, register=True, readers=1), device="cpu",
-    )  # fmt: skip
-    result._repr_html_()
-    assert set(opened) == inputs
-    assert len(opened) >= 12  # header, main thread, reader, picture, time; each of both dates
-
-
-@pytest.mark.filterwarnings("ignore::adadino.errors.GridWarning")
-@pytest.mark.parametrize("same", [True, False])
-def test_a_scene_in_a_local_system(tmp_path, same):
-    """Metres without a place on Earth: measured on the plane, and never called longitude."""
-    local = CRS.from_wkt('LOCAL_CS["site",UNIT["metre",1],AXIS["x",EAST],AXIS["y",NORTH]]')
-    dates = [
-        rewrite(path, tmp_path / f"local-{path.name}", lambda data: data, crs=local)
-        for path in two_dates(tmp_path)
-    ]
-    if not same:  # another origin: after is warped
-        moved = from_origin(400000.25, 5000000, 0.5, 0.5)
-        dates[1] = rewrite(dates[1], tmp_path / "moved.tif", lambda data: data, transform=moved)
-    options = {"options": SceneOptions(tile=64, overlap=16), "device": "cpu"}
-    result = predict_scene(
-        *dates, a_model(), output=tmp_path / "c.tif", vector=tmp_path / "c.gpkg",
-        overview=tmp_path / "o.png", **options,
-    )  # fmt: skip
-    assert result.grid.is_local
-    assert not result.grid.on_earth
-    assert result.area == pytest.approx((result.mask == 1).sum() * 0.25)
-    for name, reason in (("vector", "c.geojson"), ("stac", "item.json")):
-        with pytest.raises(WriteError, match="local"):
-            predict_scene(
-                *dates, a_model(), output=tmp_path / "d.tif", **{name: tmp_path / reason}, **options
-            )
-    with pytest.raises(InputError, match="nothing leads from a local system"):
-        predict_scene(
-            dates[0], tmp_path / "after.tif", a_model(), output=tmp_path / "d.tif", **options
-        )
