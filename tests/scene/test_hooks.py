@@ -83,7 +83,7 @@ def test_files_have_the_names_the_user_gave_them(scene, tmp_path):
         assert raster.tags()["ADADINO_AFTER"] == "user after.tif"
     assert any("user before.tif" in text for text in result.warnings)
     assert not any("grey-" in text for text in result.warnings)
-    assert result._title() == "user before.tif and user after.tif"
+    assert result.title == "user before.tif and user after.tif"
     with pytest.raises(InputError, match=r"the same image, a\.tif and b\.tif"):
         predict_scene(single[0], single[0], a_model(), names=("a.tif", "b.tif"), **options)
 

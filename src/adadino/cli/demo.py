@@ -164,7 +164,8 @@ def _read(path: Path, shape: tuple[int, int] | None = None) -> Any:
 
 def _draw(result: SceneResult, truth: Path | None, path: Path) -> None:
     """Before, after, probability, change over after and, where the truth is known, the errors."""
-    from adadino.geo.write.overview import highlighted, read_pair
+    from adadino.geo.read.small import read_pair
+    from adadino.geo.write.overview import highlighted
     from adadino.reporting.pictures import captioned_sheet, error_map, heat
 
     height, width = result.grid.height, result.grid.width

@@ -23,6 +23,8 @@ from pyogrio.errors import DataSourceError
 from adadino.errors import InputError, VectorWarning, WriteError
 from adadino.files import WAY_OUT, atomic, beside
 
+LAYER = "change"
+"""The layer's name; a Shapefile has only its file's name."""
 EPOCH = "1970-01-01"
 """The day of writing that files record."""
 
@@ -54,15 +56,12 @@ FORMATS = {
 }
 
 
-def write_layer(
-    frame: gpd.GeoDataFrame, path: Path | str, *, layer: str = "change", overwrite: bool = False
-) -> None:
+def write_layer(frame: gpd.GeoDataFrame, path: Path | str, *, overwrite: bool = False) -> None:
     """Write polygons as .gpkg, .geojson, .json, .fgb or .shp; an empty frame as an empty layer.
 
     Args:
         frame: Polygons, as `adadino.geo.polygons.vector.polygons` gives them.
         path: The file. A Shapefile is several files, of which the .shp appears last.
-        layer: The layer's name; a Shapefile has only its file's name.
         overwrite: Whether a file that is there may be replaced.
     """
     path = Path(path)
@@ -84,7 +83,7 @@ def write_layer(
         frame = frame.to_crs("EPSG:4326")
         options |= {"RFC7946": "YES", "COORDINATE_PRECISION": "7"}
     if form.driver != "ESRI Shapefile":
-        options["layer"] = layer
+        options["layer"] = LAYER
 
     with beside(path) as folder:
         draft = folder / path.name

@@ -24,14 +24,13 @@ from rasterio.windows import Window
 
 from adadino.geo.grid import Grid
 from adadino.geo.polygons.vector import polygons
+from adadino.geo.read.small import coarse_grid, read_pair
 from adadino.geo.read.source import open_dataset
 from adadino.geo.write.cog import BLOCK, MASK, raster_writer
 from adadino.geo.write.layers import write_layer
 from adadino.geo.write.overview import (
-    coarse_grid,
     decimated_shape,
     ground_span,
-    read_pair,
     write_overview,
 )
 from adadino.web.view.display import Display
