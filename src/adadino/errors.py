@@ -5,7 +5,7 @@ from __future__ import annotations
 import reprlib
 
 LONGEST = 1200
-"""Characters of a message; whatever was given to us may be quoted in it, and be of any length."""
+"""The most characters of a message, which may quote an input of any length."""
 
 
 class AdaDINOError(Exception):
@@ -39,7 +39,7 @@ class DataError(AdaDINOError):
 
 
 class WriteError(AdaDINOError):
-    """A file that cannot be written: the disk is full, or the folder is closed to us."""
+    """A file that cannot be written: the disk is full, or the folder is not writable."""
 
 
 class TrainingError(AdaDINOError):

@@ -26,11 +26,11 @@ from adadino.errors import say as say
 T = TypeVar("T")
 
 MOST_VALUES = 100_000
-"""In a YAML file, with what its aliases stand for written out; a configuration has a hundred."""
+"""The most values of a YAML file, its aliases written out; a configuration has a hundred."""
 
 
 DEEPEST = 100
-"""Brackets that may be open at once; the YAML parser takes a second for a thousand of them."""
+"""The most brackets that may be open at once; the YAML parser takes a second for a thousand."""
 
 
 def build(cls: type[T], data: Mapping[str, Any], where: str = "") -> T:

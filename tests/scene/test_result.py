@@ -232,7 +232,7 @@ def test_plot_draws_three_panels_in_the_grids_coordinates(result):
 
     axes = result.plot()
     assert [ax.get_title() for ax in axes][:2] == ["Before", "After"]
-    assert f"{100 * result.change_fraction:.2f} %" in axes[2].gettitle
+    assert f"{100 * result.change_fraction:.2f} %" in axes[2].get_title()
     left, bottom, right, top = result.grid.bounds
     for ax in axes:
         assert (ax.get_xlim(), ax.get_ylim()) == ((left, right), (bottom, top))

@@ -25,7 +25,7 @@ class Cost:
     units: int
     megapixels: float
     tiles: int
-    """Sent through the model, those that cross borders between units more than once."""
+    """Tiles that the model sees; those that cross borders between units count more than once."""
     halo: float
     """The share of the tiles that cutting into units adds."""
     gpu_hours: float

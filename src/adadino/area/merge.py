@@ -65,7 +65,7 @@ def check_systems(scenes: Sequence[PlacedDates]) -> None:
 
 
 def left_out(scenes: Sequence[PlacedDates], ledger: Ledger) -> list[str]:
-    """What to say of pairs that are in no raster of the whole region."""
+    """A sentence for each pair that is in no raster of the whole region."""
     held = {scene.dates for _, members in _systems(scenes) for scene in members}
     return [
         f"{scene.dates.name}: its grid is turned or has no coordinate system, so its raster is not "
@@ -205,14 +205,14 @@ def _pieces(
 
 
 def _whole(number: float) -> float:
-    """Without the last digits that a way over coordinates costs."""
+    """Round off what a conversion through coordinates costs."""
     return round(number) if abs(number - round(number)) < 1e-6 else number
 
 
 def _systems(scenes: Sequence[PlacedDates]) -> list[tuple[Grid, list[PlacedDates]]]:
     """One grid for the scenes of each coordinate system, with pixels like the first one's.
 
-    Scenes that are turned, or in no coordinate system, are left alone, unless there is but one.
+    Scenes that are turned, or have no coordinate system, are left out, unless there is only one.
     """
     if len(scenes) == 1:
         return [(scenes[0].grid, list(scenes))]

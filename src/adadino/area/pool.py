@@ -20,8 +20,8 @@ from adadino.errors import AdaDINOError, ConfigError
 from adadino.runtime.protocol import Runner
 
 MOST_BLOCKS = 20_000
-"""Pieces Ray's scheduler keeps track of at once; beyond, one piece holds several units, of which
-those that are finished are not done again."""
+"""Tasks that Ray's scheduler keeps track of. With more units a task holds several, and does not
+repeat those that are finished."""
 
 Outcomes = Generator[tuple[Unit, Record], None, None]
 
@@ -56,7 +56,7 @@ class RayPool:
         self._ray = ray
         self._started = not ray.is_initialized()
         if self._started:
-            # Ray's own remarks on workers that die, which is what it is here for.
+            # Ray remarks on every worker that dies; it is here because workers die.
             os.environ.setdefault("RAY_BACKEND_LOG_LEVEL", "fatal")
             try:
                 ray.init(address=address, log_to_driver=False, logging_level=logging.ERROR)
@@ -94,7 +94,7 @@ class RayPool:
             RayWorker,
             batch_size=1,
             fn_constructor_kwargs={"job": job},
-            # None waits at a busy worker: there it would share the worker's end, and its blame.
+            # No unit waits at a busy worker: if that died, the unit would be blamed, too.
             compute=data.ActorPoolStrategy(size=workers, max_tasks_in_flight_per_actor=1),
             num_gpus=1 if gpu else None,
             # What is reserved, not what is used: more workers than processors must start, too.
@@ -111,7 +111,7 @@ class RayPool:
             ) from error
 
     def close(self) -> None:
-        """Leave the cluster, if it was joined here; one that was started here ends."""
+        """Leave the cluster if it was joined here; one that was started here ends."""
         if self._started:
             self._ray.shutdown()
 

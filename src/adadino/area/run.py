@@ -1,13 +1,14 @@
 """`predict_area`: many pairs, or two mosaics, in; one map of what changed out.
 
 The pairs are cut into units; workers predict those that are not finished; what they leave is tied
-together. A unit that cannot be predicted is named in the end, and the others are there. The same
-call again does only what is missing.
+together. A unit that cannot be predicted is named in the result, and the others are complete. The
+same call again does only what is missing.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import dataclasses
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack, closing
 from dataclasses import dataclass
 from functools import partial
@@ -32,9 +33,13 @@ if TYPE_CHECKING:
     import geopandas as gpd
 
 
+Start = Callable[[Job, Sequence[Unit]], Outcomes]
+"""Begins to predict units, here or on workers."""
+
+
 @dataclass(frozen=True)
 class AreaResult:
-    """What a region came to."""
+    """The result of a region."""
 
     out: Path
     outputs: tuple[Path, ...]
@@ -78,13 +83,13 @@ def predict_area(
         model: What `adadino.load` takes, by a name that is good on every machine.
         backbone: The weights of the model's backbone, if not where it says.
         options: As for a scene.
-        probability: Keep the probabilities, too: most of the bytes.
+        probability: Keep the probabilities, too; they take most of the space.
         unit: Side of a unit in pixels, a multiple of 512.
-        workers: How many; None takes one for each GPU of the cluster, or for so many processors as
-            it has threads. 0 predicts in this process, without Ray.
+        workers: Number of workers. None takes one for each GPU of the cluster, or on the CPU as
+            many as its processors can run. 0 predicts in this process, without Ray.
         ray_address: A cluster to join; without it one is started on this machine.
-        threads: Of each worker on the CPU; None takes as many as torch takes here, so that the
-            bits are those of a scene predicted here.
+        threads: Threads of each worker on the CPU. None takes as many as torch uses here, so that
+            the bits are those of a scene predicted here.
         device: Where the model runs: auto, cpu or cuda.
         verify: Compare the checksums of what is finished, and not only sizes.
         overwrite: Start again where the folder holds another job.
@@ -98,40 +103,50 @@ def predict_area(
     options, out = options or SceneOptions(), Path(out).resolve()
     check_limits(options.min_area, options.simplify)
     region = _survey(pairs, options, unit)
+    asked = Job(
+        out=str(out),
+        model=model if not Path(model).exists() else str(Path(model).resolve()),
+        backbone=backbone,
+        digest="",
+        options=options,
+        probability=probability,
+        device=device,
+        threads=threads or 0,
+    )
     with ExitStack() as stack:
         pool = None if workers == 0 else stack.enter_context(closing(RayPool(ray_address)))
-        opened = stack.enter_context(ExitStack())
-        # Who predicts in this process keeps the model that is opened here to name it.
-        where = device if pool is None else "cpu"
-        here = open_model(model, where, options, backbone=backbone, threads=threads)
-        forward = opened.enter_context(here)
-        job = Job(
-            out=str(out),
-            model=model if not Path(model).exists() else str(Path(model).resolve()),
-            backbone=backbone,
-            digest=forward.digest(),
-            options=options,
-            probability=probability,
-            device=_device(device, forward, pool),
-            threads=threads or forward.threads,
-        )
-        if pool is None:
-            start = partial(run_here, forward=forward)
-        else:
-            start = partial(pool.run, workers=workers)
-            del forward
-            opened.close()
-        ledger = Ledger(out)
+        job, start = _open(asked, pool, workers, stack)
         with locked(out, "region"):
+            ledger = Ledger(out)
             ledger.begin(_facts(job, unit), overwrite=overwrite)
             ledger.sweep()
             _find_finished(ledger, region, verify=verify)
             missing = [piece for piece in region.units if piece not in region.done]
-            predicted = 0
-            if missing:
-                predicted = _collect(start(job, missing), region, progress)
+            predicted = _collect(start(job, missing), region, progress) if missing else 0
             ledger.sweep()
             return _tie(ledger, job, region, predicted)
+
+
+def _open(
+    asked: Job, pool: RayPool | None, workers: int | None, stack: ExitStack
+) -> tuple[Job, Start]:
+    """Open the model to name it, and settle device and threads; returns what predicts units."""
+    opened = stack.enter_context(ExitStack())
+    # Who predicts in this process keeps the model that is opened here.
+    device = asked.device if pool is None else "cpu"
+    threads = asked.threads or None
+    model = open_model(asked.model, device, asked.options, backbone=asked.backbone, threads=threads)
+    forward = opened.enter_context(model)
+    job = dataclasses.replace(
+        asked,
+        digest=forward.digest(),
+        device=_device(asked.device, forward, pool),
+        threads=threads or forward.threads,
+    )
+    if pool is None:
+        return job, partial(run_here, forward=forward)
+    opened.close()
+    return job, partial(pool.run, workers=workers)
 
 
 @dataclass(frozen=True)

@@ -2,8 +2,8 @@
 
 A unit's pixels are the scene's, bit for bit, because everything they depend on is: the plan of
 tiles, the chunks, the stretch and the shift are settled once for a pair (its survey), and sums are
-added in the scene's order. On the CPU that takes one more thing: every worker runs as many threads
-as the others, because a product that is split another way rounds another way.
+added in the scene's order. On the CPU all workers must also run the same number of threads, because
+a product that is split differently rounds differently.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from adadino.scene.predict import open_model
 from adadino.scene.stream import SceneStream
 
 ATTEMPTS = 5
-"""How many workers may die of one unit before it is given up."""
+"""How many workers may die while they predict a unit before it is given up."""
 
 
 @dataclass(frozen=True)
@@ -47,7 +47,7 @@ class Job:
     model: str
     backbone: str | None
     digest: str
-    """The model's, so that no machine predicts with another one of the same name."""
+    """The model's digest, so that no machine predicts with another model of the same name."""
     options: SceneOptions
     probability: bool
     device: str
@@ -56,7 +56,7 @@ class Job:
 
 
 class Worker:
-    """Predicts units; call it with one."""
+    """Predicts one unit at each call."""
 
     def __init__(self, job: Job, forward: Runner | None = None) -> None:
         """Load the model, and see that it is the job's.
@@ -162,7 +162,7 @@ class Worker:
         self._pair.close()
 
     def _survey(self, dates: Dates) -> Record:
-        """What is settled once for a pair: by another worker, or here and for all."""
+        """The survey of a pair: that of another worker, or one made here for all workers."""
         if dates.name in self._refused:
             raise self._refused[dates.name]
         settled = self.ledger.survey(dates)

@@ -24,7 +24,9 @@ SIDE = 512
 
 
 def command(
-    output: Annotated[Path, typer.Option("-o", "--output", help="Where they go.")] = Path("demo"),
+    output: Annotated[
+        Path, typer.Option("-o", "--output", help="Folder for the pair and the results.")
+    ] = Path("demo"),
     pair: Annotated[
         tuple[str, str] | None,
         typer.Option(metavar="BEFORE AFTER", help="Your own two images instead."),
@@ -96,6 +98,11 @@ def command(
         typer.echo(f"Against the exact mask: F1 {100 * scores['f1']:.1f}, IoU ", nl=False)
         typer.echo(f"{100 * scores['iou']:.1f}.{unseen}")
     typer.echo(f"Look at {picture}; open {output / 'change.gpkg'} in QGIS.")
+    _say_next(before, after, model)
+
+
+def _say_next(before: Path, after: Path, model: str) -> None:
+    """Print what to type next."""
     dates = shlex.join((str(before), str(after)))
     chosen = "" if model == "tiny" else f" --model {shlex.quote(model)}"
     typer.echo("\nNext:")

@@ -41,10 +41,14 @@ def command(
     allow_host: Annotated[
         list[str] | None, typer.Option(help="A name the server may be reached by, behind a proxy.")
     ] = None,
-    max_upload: Annotated[float, typer.Option(min=0.001, help="Of one job's files, GB.")] = 4.0,
-    max_pixels: Annotated[float, typer.Option(min=0.1, help="Of one image, million.")] = 1000.0,
-    keep_days: Annotated[float, typer.Option(min=0, help="Older jobs are removed.")] = 30.0,
-    keep_size: Annotated[float, typer.Option(min=0, help="All jobs together, GB.")] = 50.0,
+    max_upload: Annotated[float, typer.Option(min=0.001, help="Most GB of one job's files.")] = 4.0,
+    max_pixels: Annotated[
+        float, typer.Option(min=0.1, help="Most million pixels of one image.")
+    ] = 1000.0,
+    keep_days: Annotated[
+        float, typer.Option(min=0, help="Days after which jobs are removed.")
+    ] = 30.0,
+    keep_size: Annotated[float, typer.Option(min=0, help="Most GB of all jobs together.")] = 50.0,
     device: Device = "auto",
     engine: Annotated[
         Engine, typer.Option(help="Inference engine: auto is bf16 on a GPU, off elsewhere.")

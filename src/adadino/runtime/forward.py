@@ -1,12 +1,12 @@
-"""The model over batches of tiles: how many fit, what to do when they do not, and no waiting.
+"""A torch model over batches of tiles: how many fit, and what to do when they do not.
 
 - On the CPU a scene's tiles go one by one: a product of another shape rounds differently, and the
   result must not depend on the batch. It costs nothing there: `tiny` takes 1.02 times as long one
   by one as in fours on two cores. On a GPU the answers of different batches agree to rounding.
 - On a GPU copies go through pinned memory and nothing waits: while one batch computes, the next
   is being copied in and the one before copied out and blended.
-- A batch that does not fit is halved, with a warning. The CPU never stands in unasked.
-- On a GPU the inference engine runs in the model's place, if nobody said otherwise.
+- A batch that does not fit is halved, with a warning. The CPU is used only if the user asks for it.
+- On a GPU the inference engine runs in the model's place, unless the user chose otherwise.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class Pending(NamedTuple):
     arrived: torch.cuda.Event | None
 
     def wait(self) -> NDArray[np.float32]:
-        """The probabilities, when they are here."""
+        """Wait for the probabilities."""
         if self.arrived is not None:
             self.arrived.synchronize()
         values: NDArray[np.float32] = self.tensor.numpy()

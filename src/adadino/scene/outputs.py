@@ -1,6 +1,6 @@
 """From finished rows to files: mask, probability, polygons, styles, overview and STAC item.
 
-All of them appear, or none: what was written is taken away again if a later one fails.
+All of them appear, or none: what was written is removed again if a later one fails.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ class Targets:
 
     @property
     def styles(self) -> dict[Path, list[Kind]]:
-        """The QGIS styles: of a raster and a layer of one name, both in one file."""
+        """The files of QGIS styles; a raster and a layer of one name share one."""
         named: list[tuple[Path | None, Kind]] = [
             (self.mask, "mask"),
             (self.probability, "probability"),
@@ -160,7 +160,7 @@ class Targets:
 
 @contextmanager
 def all_or_none(targets: Targets) -> Iterator[None]:
-    """Take the outputs away again if not all of them can be written."""
+    """Remove the outputs again if not all of them can be written."""
     files = targets.files
     if targets.vector is not None:
         companions = FORMATS[targets.vector.suffix.lower()].companions
@@ -184,7 +184,7 @@ def _identity(path: Path) -> tuple[int, int] | None:
 
 
 def change_flags(block: NDArray[np.float32], threshold: float) -> NDArray[np.uint8]:
-    """The mask of probabilities: 0, 1, and 255 where there is no data."""
+    """The change mask of probabilities: 0, 1, and 255 where there is no data."""
     flags = (block >= threshold).view(np.uint8)
     flags[np.isnan(block)] = MASK.nodata
     return flags
@@ -230,7 +230,7 @@ def find_polygons(
 ) -> gpd.GeoDataFrame:
     """Outline the changes of a written mask, band by band."""
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", NotGeoreferencedWarning)  # pixel mode has no place
+        warnings.simplefilter("ignore", NotGeoreferencedWarning)  # a scene in pixels has no place
         with rasterio.open(mask) as raster:
             return polygons(
                 raster, journal, grid, min_area=options.min_area, simplify=options.simplify

@@ -34,6 +34,7 @@ class OpenDates(NamedTuple):
     shift: Shift
     registered: bool
     warnings: tuple[str, ...]
+    open_file: OpenFile = open_dataset
 
 
 @contextmanager
@@ -77,7 +78,9 @@ def open_dates(
                 warnings.simplefilter("ignore", AdaDINOWarning)  # said when it was first opened
                 moved = open_pair(*paths, **kinds, shift=(shift.dy, shift.dx))
             reader = stack.enter_context(moved)
-        yield OpenDates(*paths, names or paths, reader, shift, registered, (*notes, *found))
+        yield OpenDates(
+            *paths, names or paths, reader, shift, registered, (*notes, *found), open_file
+        )
 
 
 @contextmanager

@@ -98,13 +98,12 @@ def predict_scene(
     """
     options = options or SceneOptions()
     check_different(before, after, names)
-    keep = None
-    if output is None:
-        if resume:
-            raise ConfigError("resume needs an output: its name is how a run is found again.")
-        keep = _TemporaryFolder()
+    keep = _TemporaryFolder() if output is None and not resume else None
+    if keep is not None:
         output = keep.path / "change.tif"
         probability = probability or keep.path / "probability.tif"
+    if output is None:
+        raise ConfigError("resume needs an output: its name is how a run is found again.")
     targets = Targets.named(output, probability, vector, overview, stac)
     targets.claim((str(before), str(after)), overwrite=overwrite, resume=resume)
     with ExitStack() as stack:
@@ -117,27 +116,9 @@ def predict_scene(
         begin(progress, "preparing")
         if opened is not None:
             opened(pair.reader)
-        digest = forward.digest()
-        facts = scene_facts(pair, forward, options, digest)
-        journal = stack.enter_context(
-            open_journal(
-                targets.mask,
-                pair.reader.grid.shape,
-                facts,
-                outputs=[str(path.resolve()) for path in targets.files],
-                resume=resume,
-                overwrite=overwrite,
-            )
-        )
-        fill(journal, SceneStream(pair.reader, forward, options), progress)
-        begin(progress, "writing")
-        stack.enter_context(all_or_none(targets))
-        tags = scene_tags(pair, forward, options, digest)
-        found = _write(journal, targets, pair, options, tags)
-        notes = (*pair.warnings, *forward.warnings, *_unplaced(pair.reader.grid))
-        result = dataclasses.replace(found, warnings=notes, open_file=open_file, keep=keep)
-        _present(result, targets, tags)
-        return result
+        again = {"resume": resume, "overwrite": overwrite}
+        result = _predict(pair, forward, options, targets, progress, **again)
+        return dataclasses.replace(result, keep=keep)
 
 
 @contextmanager
@@ -171,6 +152,37 @@ def open_model(
         yield forward
 
 
+def _predict(
+    pair: OpenDates,
+    forward: Runner,
+    options: SceneOptions,
+    targets: Targets,
+    progress: Report | None,
+    *,
+    resume: bool,
+    overwrite: bool,
+) -> SceneResult:
+    """Fill the journal with rows, and make files of them."""
+    digest = forward.digest()
+    tags = scene_tags(pair, forward, options, digest)
+    with open_journal(
+        targets.mask,
+        pair.reader.grid.shape,
+        scene_facts(pair, forward, options, digest),
+        outputs=[str(path.resolve()) for path in targets.files],
+        resume=resume,
+        overwrite=overwrite,
+    ) as journal:
+        fill(journal, SceneStream(pair.reader, forward, options), progress)
+        begin(progress, "writing")
+        with all_or_none(targets):
+            found = _write(journal, targets, pair, options, tags)
+            notes = (*pair.warnings, *forward.warnings, *_unplaced(pair.reader.grid))
+            result = dataclasses.replace(found, warnings=notes)
+            _present(result, targets, tags)
+    return result
+
+
 def _write(
     journal: Journal,
     targets: Targets,
@@ -201,6 +213,7 @@ def _write(
         bands=options.bands,
         scale=options.scale,
         names=pair.names,
+        open_file=pair.open_file,
     )
 
 

@@ -2,9 +2,9 @@
 
 - Each part keeps, beside its own outlines, which of them touch its four edges, pixel by pixel. Two
   that touch across a border are one change: no geometry has to be compared to find that out.
-- The parts' outlines lie on whole pixel corners, so their union is exact; without the corners that
-  the borders have left on straight edges it is, to the last vertex, what tracing the whole scene
-  gives.
+- The parts' outlines lie on whole pixel corners, so their union is exact. Borders leave corners on
+  straight edges; without those the union equals, to the last vertex, the outline that is traced on
+  the whole scene.
 """
 
 from __future__ import annotations

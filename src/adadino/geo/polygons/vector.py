@@ -120,7 +120,7 @@ def sieved(mask: Source, grid: Grid, *, min_area: float) -> Iterator[tuple[int, 
 
 
 def check_limits(min_area: float, simplify: float) -> None:
-    """Refuse limits that are none.
+    """Refuse limits that are not finite numbers from 0.
 
     Raises:
         ConfigError: One of them is negative, infinite or no number.

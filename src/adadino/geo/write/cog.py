@@ -222,7 +222,7 @@ def check_target(
 
 @contextmanager
 def _gdal(path: Path) -> Iterator[None]:
-    """GDAL's errors in one sentence; no sidecar files, no warning that pixels are pixels."""
+    """Turn GDAL's errors into one sentence; write no sidecar files, warn of no missing place."""
     with warnings.catch_warnings(), rasterio.Env(GDAL_PAM_ENABLED="NO"):
         warnings.simplefilter("ignore", NotGeoreferencedWarning)
         try:

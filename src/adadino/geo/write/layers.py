@@ -110,14 +110,14 @@ def check_layer(path: Path, crs: pyproj.CRS | None) -> None:
 def _save(frame: gpd.GeoDataFrame, path: Path, driver: str, options: dict[str, str]) -> None:
     multi = bool((frame.geom_type == "MultiPolygon").any())
     with _fixed_date(), warnings.catch_warnings():
-        # We have said in our own words that there is no CRS.
+        # Our own warning has said that there is no CRS.
         warnings.filterwarnings("ignore", message="'crs' was not provided")
         try:
             pyogrio.write_dataframe(
                 frame,
                 path,
                 driver=driver,
-                # Said and not guessed, because an empty frame has no geometry to guess from.
+                # Given, because an empty frame has no geometry to infer it from.
                 geometry_type="MultiPolygon" if multi else "Polygon",
                 promote_to_multi=multi,
                 **options,
