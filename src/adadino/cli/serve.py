@@ -10,7 +10,8 @@ import typer
 
 from adadino.cli.output import Device
 from adadino.cli.scene import Backbone
-from adadino.runtime.protocol import Engine
+from adadino.runtime.protocol import EngineName
+from adadino.scene.options import SceneOptions
 
 BUNDLED = Path(__file__).parents[1] / "bundled"
 
@@ -51,8 +52,8 @@ def command(
     keep_size: Annotated[float, typer.Option(min=0, help="Most GB of all jobs together.")] = 50.0,
     device: Device = "auto",
     engine: Annotated[
-        Engine, typer.Option(help="Inference engine: auto is bf16 on a GPU, off elsewhere.")
-    ] = "auto",
+        EngineName, typer.Option(help="Inference engine: auto is bf16 on a GPU, else off.")
+    ] = SceneOptions.engine,
     demo: Annotated[bool, typer.Option("--demo/--no-demo", help="Open on a demo pair.")] = True,
 ) -> None:
     """Serve a page: swipe between the dates, move the threshold, click a polygon, download."""

@@ -24,8 +24,7 @@ from adadino.engine import Engine, fastest
 from adadino.errors import AdaDINOError, MemoryWarning
 from adadino.model.bscs import top_chunks
 from adadino.runtime.devices import choose_device
-from adadino.runtime.protocol import Engine as Precision
-from adadino.runtime.protocol import Images, Selection
+from adadino.runtime.protocol import EngineName, Images, Selection
 
 if TYPE_CHECKING:
     import numpy as np
@@ -74,7 +73,7 @@ class Forward:
         tile: int,
         batch: int | None,
         selection: Selection,
-        engine: Precision,
+        engine: EngineName,
     ) -> None:
         """Take a model where it is; see `runner.open_runner`."""
         self.model, self.network = network, fastest(network, engine)

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 Selection = Literal["scene", "batch"]
-Engine = Literal["auto", "off", "bf16", "fp8", "int8"]
+EngineName = Literal["auto", "off", "bf16", "fp8", "int8"]
 
 
 class Images(NamedTuple):

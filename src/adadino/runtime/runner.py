@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from adadino.errors import ConfigError
 from adadino.runtime.exported import ExportedModel, OnnxForward, is_exported
-from adadino.runtime.protocol import Engine, Runner, Selection
+from adadino.runtime.protocol import EngineName, Runner, Selection
 
 if TYPE_CHECKING:
     from adadino.model.detector import Detector
@@ -26,7 +26,7 @@ def open_runner(
     tile: int,
     batch: int | None,
     selection: Selection,
-    engine: Engine,
+    engine: EngineName,
     backbone: str | None = None,
     threads: int | None = None,
 ) -> Iterator[Runner]:

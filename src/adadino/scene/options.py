@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Annotated
 
 from adadino.errors import ConfigError, say
-from adadino.runtime.protocol import Engine, Selection
+from adadino.runtime.protocol import EngineName, Selection
 
 MOST_READERS = 8
 """More threads than this read no faster: they wait for the disk."""
@@ -37,7 +37,7 @@ class SceneOptions:
     overlap: Annotated[int, "Pixels that neighbouring tiles share."] = 64
     batch: Annotated[int | None, "Tiles per forward pass; auto by free memory."] = None
     readers: Annotated[int | None, "Threads that read; one per processor, at most 8."] = None
-    engine: Annotated[Engine, "Inference engine: auto is bf16 on a GPU, off elsewhere."] = "auto"
+    engine: Annotated[EngineName, "Inference engine: auto is bf16 on a GPU, else off."] = "auto"
     sample: int = 8
     """Tiles from which a scene's chunks are chosen."""
 
