@@ -25,7 +25,7 @@ from adadino.data.synthetic import World, make_pair
 from adadino.geo.grid import Grid
 from adadino.geo.polygons.seams import join_parts, load_part, save_part, trace_part
 from adadino.geo.polygons.vector import measured
-from adadino.geo.tile.tiles import Plan
+from adadino.geo.tile.tiles import TilePlan
 
 GB, TB = 1e9, 1e12
 
@@ -82,7 +82,7 @@ def main() -> None:
 
 def count(side: int, given: argparse.Namespace) -> tuple[int, int, int]:
     """Units, tiles that they send through the model, and tiles of the whole in one piece."""
-    plan = Plan(side, side, tile=given.tile, overlap=given.overlap)
+    plan = TilePlan(side, side, tile=given.tile, overlap=given.overlap)
     first = slice(0, 1)
     starts = range(0, side, given.unit)
     # A unit's tiles are a rectangle of the plan: rows times columns, and the square is square.

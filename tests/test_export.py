@@ -21,7 +21,7 @@ from adadino.export.portable import Pair, portable
 from adadino.model.adadino import AdaDINO
 from adadino.runtime.exported import ExportedModel
 from tests.conftest import SMALL, randomise, with_backbone, with_bscs, with_cgla, with_cpgr
-from tests.scene_runs import two_dates
+from tests.scene.runs import two_dates
 
 # Tracing takes as long as the graph has operators: the dynamic export leaves out what the others
 # and the comparison below have.

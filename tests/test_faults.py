@@ -30,7 +30,7 @@ from adadino.web.server import serve
 from adadino.web.settings import Settings
 from tests.area.regions import area, make_model, tree
 from tests.disks import closed_folder, fill, full_after, small_disk
-from tests.scene_runs import NAMES, a_model, run
+from tests.scene.runs import NAMES, a_model, run
 from tests.training.runs import config
 
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import reprlib
+
 LONGEST = 1200
-"""Characters of a message; whatever was given to us may be quoted in it, and be of any length."""
+"""The most characters of a message, which may quote an input of any length."""
 
 
 class AdaDINOError(Exception):
@@ -37,7 +39,7 @@ class DataError(AdaDINOError):
 
 
 class WriteError(AdaDINOError):
-    """A file that cannot be written: the disk is full, or the folder is closed to us."""
+    """A file that cannot be written: the disk is full, or the folder is not writable."""
 
 
 class TrainingError(AdaDINOError):
@@ -90,3 +92,16 @@ class MemoryWarning(AdaDINOWarning):
 
 class SameFileWarning(AdaDINOWarning):
     """Both dates are one file, so nothing can have changed."""
+
+
+def say(value: object) -> str:
+    """A value in a message: short, whatever it is. Long integers have no text in Python."""
+    try:
+        return _SHORT.repr(value)
+    except ValueError:
+        return f"an integer of {value.bit_length()} bits" if isinstance(value, int) else "a value"
+
+
+_SHORT = reprlib.Repr()
+_SHORT.maxstring = _SHORT.maxother = _SHORT.maxlong = 120
+_SHORT.maxlist = _SHORT.maxtuple = _SHORT.maxdict = 20

@@ -54,7 +54,7 @@ def atomic(path: Path | str) -> Iterator[Path]:
 
 @contextmanager
 def beside(path: Path) -> Iterator[Path]:
-    """A hidden folder beside a file, so that renaming out of it is one step; gone in the end."""
+    """Yield a hidden folder beside a file, from which a rename is one step; it is removed."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         folder = tempfile.TemporaryDirectory(
@@ -78,8 +78,8 @@ def write_atomic(path: Path | str, write: bytes | str | Callable[[Path], None]) 
 def sweep(path: Path | str) -> None:
     """Remove what killed processes left of a file that they were writing.
 
-    That are the temporary files of `atomic`, and hidden folders beside the target that are named
-    `.NAME.xxxxxxxx.part`. Only for whoever holds the target: another may be writing it.
+    These are the temporary files of `atomic`, and hidden folders beside the target that are named
+    `.NAME.xxxxxxxx.part`. Call it only while you hold the target: others may be writing it.
     """
     path = Path(path)
     left = re.compile(rf"\.{re.escape(path.stem)}\.[a-z0-9_]{{8}}\.part({re.escape(path.suffix)})?")
@@ -99,7 +99,7 @@ def work_folder(output: Path) -> Path:
 
 @contextmanager
 def sole_writer(path: Path | str, what: str) -> Iterator[None]:
-    """Let one process at a time make a file, and clear away what killed ones left of it.
+    """Let one process at a time write a file, and remove what killed processes left of it.
 
     Args:
         path: The file.
@@ -116,7 +116,7 @@ def sole_writer(path: Path | str, what: str) -> Iterator[None]:
 
 @contextmanager
 def locked(folder: Path | str, what: str) -> Iterator[None]:
-    """Hold a folder for this process; a second one is told so at once.
+    """Lock a folder for this process; a second process gets an error at once.
 
     The lock is the operating system's, so a killed process leaves none behind.
 
@@ -139,7 +139,7 @@ def locked(folder: Path | str, what: str) -> Iterator[None]:
                 "folder."
             ) from error
         if not _is_there(handle, folder / ".lock"):
-            # Who held it has just removed the folder, and with it what we hold.
+            # The process that held it has just removed the folder, and our lock file with it.
             raise AdaDINOError(
                 f"another process has just ended the {what} in {folder}; run this again."
             )

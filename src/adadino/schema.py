@@ -12,7 +12,6 @@ import dataclasses
 import difflib
 import itertools
 import math
-import reprlib
 import types
 import typing
 from collections.abc import Mapping, Sequence
@@ -22,15 +21,16 @@ from typing import Any, Literal, TypeVar, Union, get_args, get_origin
 import yaml
 
 from adadino.errors import ConfigError
+from adadino.errors import say as say
 
 T = TypeVar("T")
 
 MOST_VALUES = 100_000
-"""In a YAML file, with what its aliases stand for written out; a configuration has a hundred."""
+"""The most values of a YAML file, its aliases written out; a configuration has a hundred."""
 
 
 DEEPEST = 100
-"""Brackets that may be open at once; the YAML parser takes a second for a thousand of them."""
+"""The most brackets that may be open at once; the YAML parser takes a second for a thousand."""
 
 
 def build(cls: type[T], data: Mapping[str, Any], where: str = "") -> T:
@@ -159,19 +159,6 @@ def _values(data: Any, known: dict[int, float]) -> float:
         inner = data.values() if isinstance(data, dict) else data
         known[id(data)] = 1 + sum(_values(value, known) for value in inner)
     return known[id(data)]
-
-
-def say(value: Any) -> str:
-    """A value in a message: short, whatever it is. Long integers have no text in Python."""
-    try:
-        return _SHORT.repr(value)
-    except ValueError:
-        return f"an integer of {value.bit_length()} bits" if isinstance(value, int) else "a value"
-
-
-_SHORT = reprlib.Repr()
-_SHORT.maxstring = _SHORT.maxother = _SHORT.maxlong = 120
-_SHORT.maxlist = _SHORT.maxtuple = _SHORT.maxdict = 20
 
 
 def _nearest(name: str, known: Sequence[str]) -> str:

@@ -13,7 +13,7 @@ from adadino.area import predict_area
 from adadino.data.synthetic import World, make_pair, write_geotiff_pair
 from adadino.model.checkpoint import save
 from adadino.scene import SceneOptions
-from tests.scene_runs import a_model
+from tests.scene.runs import a_model
 
 SIDE = 128
 OPTIONS = SceneOptions(tile=64, overlap=16, sample=2, threshold=0.32, readers=1)

@@ -166,17 +166,22 @@ def test_a_unit_that_kills_its_workers_is_given_up(dates, model, tmp_path):
     job, unit = _job_and_unit(dates, model, tmp_path)
     (done / ".0000000-0000000.tries").write_bytes(b"." * ATTEMPTS)
     worker = Worker(job)
-    assert worker(unit)["problem"] == f"{ATTEMPTS} workers have died of it; out of memory?"
+    assert (
+        worker(unit)["problem"]
+        == f"{ATTEMPTS} workers died while they predicted it; out of memory?"
+    )
     worker.close()
     assert area([dates], tmp_path, model).predicted == 1  # a new run, with a new count
 
 
 def _job_and_unit(dates, model, out):
     from adadino.area.units import cut, open_scenes
-    from adadino.area.worker import Job, model_facts
+    from adadino.area.worker import Job
+    from adadino.scene.predict import open_model
 
     scenes, _ = open_scenes([dates], OPTIONS)
-    digest = model_facts(model, None, OPTIONS)
+    with open_model(model, "cpu", OPTIONS) as forward:
+        digest = forward.digest()
     job = Job(str(out), model, None, digest, OPTIONS, False, "cpu", 1)
     return job, next(cut(scenes[0], 128))
 

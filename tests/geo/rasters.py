@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import warnings
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ from rasterio.errors import NotGeoreferencedWarning
 from rasterio.windows import Window
 
 from adadino.geo.read.raster import PairReader, PairWindow, open_pair
+from adadino.geo.tile.tiles import TilePlan
 
 UTM = "EPSG:32631"
 NORTH_UP = Affine(2.0, 0.0, 500_000.0, 0.0, -2.0, 4_000_000.0)
@@ -72,3 +74,18 @@ def bilinear(values: np.ndarray, columns: np.ndarray, rows: np.ndarray) -> np.nd
     upper = values[top, left] * (1 - u) + values[top, left + 1] * u
     lower = values[top + 1, left] * (1 - u) + values[top + 1, left + 1] * u
     return upper * (1 - v) + lower * v
+
+
+class MovedPlan(TilePlan):
+    """A plan whose tiles lie elsewhere: the map must not show where they lie."""
+
+    def __init__(self, height, width, *, tile, overlap, offset):
+        super().__init__(height, width, tile=tile, overlap=overlap)
+        self._rows = _moved(self._rows, height, tile, offset[0])
+        self._cols = _moved(self._cols, width, tile, offset[1])
+
+
+def _moved(starts, length, tile, offset):
+    first = -((-starts.start - offset) % starts.step)
+    count = max(1, math.ceil((length - first - tile) / starts.step) + 1)
+    return range(first, first + count * starts.step, starts.step)

@@ -15,7 +15,7 @@ from adadino.peers import PEERS, build_peer
 from adadino.runtime.exported import ExportedModel
 from adadino.scene import predict_scene
 from tests.conftest import SMALL, randomise
-from tests.scene_runs import two_dates
+from tests.scene.runs import two_dates
 
 
 def a_peer(name):

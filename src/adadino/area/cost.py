@@ -8,10 +8,10 @@ from pathlib import Path
 
 import numpy as np
 
-from adadino.area.units import Dates, Scene, Unit, count_tiles
+from adadino.area.units import Dates, PlacedDates, Unit, count_tiles
 from adadino.geo.read.source import describe, open_dataset
-from adadino.geo.tile.tiles import Plan
-from adadino.scene import SceneOptions
+from adadino.geo.tile.tiles import TilePlan
+from adadino.scene.options import SceneOptions
 
 RATE = 338.0
 """Tiles a second on one GPU, unless another figure is given: what ViT-L/16 predicts at k = 6 on one
@@ -25,7 +25,7 @@ class Cost:
     units: int
     megapixels: float
     tiles: int
-    """Sent through the model, those that cross borders between units more than once."""
+    """Tiles that the model sees; those that cross borders between units count more than once."""
     halo: float
     """The share of the tiles that cutting into units adds."""
     gpu_hours: float
@@ -37,7 +37,7 @@ class Cost:
 
 
 def estimate(
-    scenes: Sequence[Scene],
+    scenes: Sequence[PlacedDates],
     units: Sequence[Unit],
     options: SceneOptions,
     *,
@@ -63,7 +63,7 @@ def estimate(
         count = count_tiles(scene, mine, options)
         tiles += count
         share = sum(u.height * u.width for u in mine) / (grid.height * grid.width)
-        plan = Plan(grid.height, grid.width, tile=options.tile, overlap=options.overlap)
+        plan = TilePlan(*grid.shape, tile=options.tile, overlap=options.overlap)
         alone += round(len(plan) * share)
         # GDAL keeps decoded blocks: a unit reads its pixels and half a tile around them, not
         # every tile anew.
@@ -83,7 +83,7 @@ def estimate(
     )
 
 
-def _files(scene: Scene) -> tuple[str, str]:
+def _files(scene: PlacedDates) -> tuple[str, str]:
     return scene.dates.before, scene.dates.after
 
 

@@ -40,10 +40,10 @@ class Ledger:
         self.out = out
 
     def begin(self, facts: Mapping[str, object], *, overwrite: bool) -> None:
-        """Make the folder this job's, or go on with it.
+        """Begin a job in the folder, or continue the same job.
 
         Raises:
-            WriteError: It is another job's.
+            WriteError: The folder holds another job.
         """
         path, wanted = self.out / "area.json", json.loads(json.dumps(facts))
         begun = _read(path)
@@ -76,11 +76,11 @@ class Ledger:
         return self.folder(unit.dates) / kind / f"{unit.name}{FOLDERS[kind]}"
 
     def survey(self, dates: Dates) -> Record | None:
-        """What was settled for a pair, if it was."""
+        """The survey of a pair, if there is one."""
         return _read(self.folder(dates) / "survey.json")
 
     def publish_survey(self, dates: Dates, survey: Record) -> Record:
-        """Settle a pair for all workers; returns what was settled, by whoever was first."""
+        """Publish a survey for all workers; returns the one that was published first."""
         path = self.folder(dates) / "survey.json"
         mine = path.with_name(f".survey.{secrets.token_hex(4)}.json")
         write_atomic(mine, json.dumps(survey, indent=1) + "\n")
@@ -97,7 +97,7 @@ class Ledger:
         return settled
 
     def forget_changed(self, dates: Dates) -> bool:
-        """Drop the results of a pair whose files are not those they were made from."""
+        """Drop the results of a pair whose input files have changed since."""
         survey = self.survey(dates)
         if survey is not None and survey.get("files") == dates_facts(dates):
             return False
@@ -144,7 +144,7 @@ class Ledger:
         return record
 
     def attempt(self, unit: Unit) -> int:
-        """Count that a worker begins a unit; returns how often one has since the run began."""
+        """Count that a worker begins a unit; returns how often that happened in this run."""
         path = self._tries(unit)
         path.parent.mkdir(parents=True, exist_ok=True)
         with path.open("ab") as file:
@@ -152,14 +152,14 @@ class Ledger:
             return file.tell()
 
     def end_attempts(self, unit: Unit) -> None:
-        """Forget the count: the unit came to an end, good or bad, and its worker lives."""
+        """Forget the count: the attempt ended, well or not, and its worker is alive."""
         self._tries(unit).unlink(missing_ok=True)
 
     def sweep(self) -> None:
-        """Remove what killed workers left half-written; nobody may be at work."""
+        """Remove what killed workers left half-written; no worker may be running."""
         pairs = self.out / "pairs"
-        beside = self.out.glob(".*.part*")
-        for path in [*beside, *pairs.glob("*/.*"), *pairs.glob("*/*/.*")]:
+        loose = self.out.glob(".*.part*")
+        for path in [*loose, *pairs.glob("*/.*"), *pairs.glob("*/*/.*")]:
             if path.is_dir():
                 shutil.rmtree(path)
             else:
@@ -173,7 +173,7 @@ class Ledger:
 
 
 def dates_facts(dates: Dates) -> list[list[object]]:
-    """Which files a pair is: place, size and time of change."""
+    """The files of a pair: path, size and time of change."""
     return [file_facts(dates.before), file_facts(dates.after)]
 
 
@@ -187,7 +187,7 @@ def checksum(path: Path) -> str:
 
 
 def _read(path: Path) -> Record | None:
-    """A JSON object, or None where there is no whole one."""
+    """Read a JSON object; None if it is missing or broken."""
     try:
         said = json.loads(path.read_text())
     except (OSError, ValueError, RecursionError):

@@ -21,7 +21,7 @@ import pandas as pd
 from affine import Affine
 
 from adadino.area.ledger import Ledger, Record
-from adadino.area.units import Dates, Scene, Unit
+from adadino.area.units import Dates, PlacedDates, Unit
 from adadino.area.worker import Job
 from adadino.errors import InputError
 from adadino.files import write_atomic
@@ -44,7 +44,7 @@ LAYERS: dict[Literal["mask", "probability"], tuple[str, Layer]] = {
 }
 
 
-def check_systems(scenes: Sequence[Scene]) -> None:
+def check_systems(scenes: Sequence[PlacedDates]) -> None:
     """Refuse pairs that cannot lie in one region, before anything is computed.
 
     Raises:
@@ -64,8 +64,8 @@ def check_systems(scenes: Sequence[Scene]) -> None:
         )
 
 
-def left_out(scenes: Sequence[Scene], ledger: Ledger) -> list[str]:
-    """What to say of pairs that are in no raster of the whole region."""
+def left_out(scenes: Sequence[PlacedDates], ledger: Ledger) -> list[str]:
+    """A sentence for each pair that is in no raster of the whole region."""
     held = {scene.dates for _, members in _systems(scenes) for scene in members}
     return [
         f"{scene.dates.name}: its grid is turned or has no coordinate system, so its raster is not "
@@ -76,7 +76,7 @@ def left_out(scenes: Sequence[Scene], ledger: Ledger) -> list[str]:
 
 
 def find_polygons(
-    ledger: Ledger, scenes: Sequence[Scene], done: Done, *, min_area: float, simplify: float
+    ledger: Ledger, scenes: Sequence[PlacedDates], done: Done, *, min_area: float, simplify: float
 ) -> gpd.GeoDataFrame:
     """The changes of all scenes; with several, `pair` names the scene of each."""
     frames = []
@@ -96,7 +96,7 @@ def find_polygons(
 
 
 def write_rasters(
-    ledger: Ledger, scenes: Sequence[Scene], done: Done, *, probability: bool
+    ledger: Ledger, scenes: Sequence[PlacedDates], done: Done, *, probability: bool
 ) -> list[Path]:
     """Tie the rasters together: those of each pair, and those of all; returns the latter."""
     whole = []
@@ -136,7 +136,7 @@ def write_manifest(
     path: Path,
     job: Job,
     side: int,
-    scenes: Sequence[Scene],
+    scenes: Sequence[PlacedDates],
     done: Done,
     failed: Mapping[str, str],
     outputs: Sequence[Path],
@@ -186,7 +186,7 @@ def write_manifest(
 def _pieces(
     ledger: Ledger,
     grid: Grid,
-    scenes: Sequence[Scene],
+    scenes: Sequence[PlacedDates],
     done: Done,
     kind: Literal["mask", "probability"],
 ) -> Iterator[Piece]:
@@ -205,18 +205,18 @@ def _pieces(
 
 
 def _whole(number: float) -> float:
-    """Without the last digits that a way over coordinates costs."""
+    """Round off what a conversion through coordinates costs."""
     return round(number) if abs(number - round(number)) < 1e-6 else number
 
 
-def _systems(scenes: Sequence[Scene]) -> list[tuple[Grid, list[Scene]]]:
+def _systems(scenes: Sequence[PlacedDates]) -> list[tuple[Grid, list[PlacedDates]]]:
     """One grid for the scenes of each coordinate system, with pixels like the first one's.
 
-    Scenes that are turned, or in no coordinate system, are left alone, unless there is but one.
+    Scenes that are turned, or have no coordinate system, are left out, unless there is only one.
     """
     if len(scenes) == 1:
         return [(scenes[0].grid, list(scenes))]
-    by_system: dict[str, list[Scene]] = {}
+    by_system: dict[str, list[PlacedDates]] = {}
     for scene in scenes:
         t = scene.grid.transform
         if scene.grid.crs is not None and t.b == t.d == 0:
@@ -224,7 +224,7 @@ def _systems(scenes: Sequence[Scene]) -> list[tuple[Grid, list[Scene]]]:
     return [(_union(members), members) for _, members in sorted(by_system.items())]
 
 
-def _union(scenes: Sequence[Scene]) -> Grid:
+def _union(scenes: Sequence[PlacedDates]) -> Grid:
     """The grid that holds all of them."""
     first = scenes[0].grid
     corners: list[tuple[float, float]] = []

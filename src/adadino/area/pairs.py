@@ -1,13 +1,13 @@
 """What to compare: a table, a folder, a STAC document; as pairs, or as one pair of mosaics.
 
-- CSV: a row for each pair with the columns `before`, `after` and, if it likes, `name`. Relative
-  names are relative to the table; `s3://` and `/vsicurl/` are GDAL's business.
+- CSV: a row for each pair with the columns `before`, `after` and optionally `name`. Relative names
+  are relative to the table; names such as `s3://` and `/vsicurl/` are left to GDAL.
 - A folder with `before/` and `after/` (or `A/` and `B/`): files of one name are a pair.
 - STAC: an item with the assets `before` and `after` is a pair. Else the items of a document
   (ItemCollection, or the local items that a collection links to) are images: those of one
   footprint are a pair, the earlier one first.
-- With `mosaic`, all first dates are one image and all second dates another (`geo.vrt`), so that
-  the result has no seam where files meet.
+- With `mosaic`, all first dates are one image and all second dates another (`geo.write.vrt`), so
+  that the result has no seam where files meet.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ def as_mosaics(source: Path | str, out: Path) -> list[Dates]:
     hold files of the same names here.
 
     Raises:
-        InputError: The images do not lie on one lattice, or the list is none.
+        InputError: The images do not lie on one lattice, or the list cannot be read.
     """
     source = Path(source)
     if source.is_dir():
@@ -276,5 +276,5 @@ def _resolve(name: str, base: Path, source: Path) -> str:
 
 
 def _safe(name: str) -> str:
-    """A name that is a folder's: of letters, and no longer than file systems allow."""
+    """A name that a folder can have: plain characters, and not too long."""
     return re.sub(r"[^\w.-]+", "_", name).lstrip(".")[:60] or "pair"

@@ -17,17 +17,18 @@ from adadino.area.ledger import Record
 from adadino.area.units import Dates, Unit
 from adadino.area.worker import Job, Worker
 from adadino.errors import AdaDINOError, ConfigError
+from adadino.runtime.protocol import Runner
 
 MOST_BLOCKS = 20_000
-"""Pieces Ray's scheduler keeps track of at once; beyond, one piece holds several units, of which
-those that are finished are not done again."""
+"""Tasks that Ray's scheduler keeps track of. With more units a task holds several, and does not
+repeat those that are finished."""
 
 Outcomes = Generator[tuple[Unit, Record], None, None]
 
 
-def run_here(job: Job, units: Sequence[Unit]) -> Outcomes:
-    """Predict units one after the other in this process."""
-    worker = Worker(job)
+def run_here(job: Job, units: Sequence[Unit], forward: Runner) -> Outcomes:
+    """Predict units one after the other in this process, with a model that is open."""
+    worker = Worker(job, forward)
     try:
         for unit in units:
             yield unit, worker(unit)
@@ -55,7 +56,7 @@ class RayPool:
         self._ray = ray
         self._started = not ray.is_initialized()
         if self._started:
-            # Ray's own remarks on workers that die, which is what it is here for.
+            # Ray remarks on every worker that dies; it is here because workers die.
             os.environ.setdefault("RAY_BACKEND_LOG_LEVEL", "fatal")
             try:
                 ray.init(address=address, log_to_driver=False, logging_level=logging.ERROR)
@@ -67,8 +68,19 @@ class RayPool:
         resources = ray.cluster_resources()  # type: ignore[no-untyped-call]
         self.cpus, self.gpus = int(resources.get("CPU", 1)), int(resources.get("GPU", 0))
 
-    def run(self, job: Job, units: Sequence[Unit], *, workers: int) -> Outcomes:
-        """Predict units on a number of workers, in whatever order they get finished."""
+    def run(self, job: Job, units: Sequence[Unit], *, workers: int | None) -> Outcomes:
+        """Predict units on a number of workers, in whatever order they get finished.
+
+        Args:
+            job: What every worker is told.
+            units: What to predict.
+            workers: How many; None takes one for each GPU, or for so many processors as it has
+                threads. No more than there are units.
+        """
+        gpu = job.device == "cuda"
+        if workers is None:
+            workers = self.gpus if gpu else max(1, self.cpus // job.threads)
+        workers = min(workers, len(units))
         data = self._ray.data
         context = data.DataContext.get_current()
         context.enable_progress_bars = False
@@ -76,14 +88,13 @@ class RayPool:
         logging.getLogger("ray.data").setLevel(logging.ERROR)
         asked = {_key(unit): unit for unit in units}
         items = [{"unit": json.dumps(asdict(unit))} for unit in units]
-        gpu = job.device == "cuda"
         results = data.from_items(
             items, override_num_blocks=min(len(items), MOST_BLOCKS)
         ).map_batches(
             RayWorker,
             batch_size=1,
             fn_constructor_kwargs={"job": job},
-            # None waits at a busy worker: there it would share the worker's end, and its blame.
+            # No unit waits at a busy worker: if that died, the unit would be blamed, too.
             compute=data.ActorPoolStrategy(size=workers, max_tasks_in_flight_per_actor=1),
             num_gpus=1 if gpu else None,
             # What is reserved, not what is used: more workers than processors must start, too.
@@ -100,7 +111,7 @@ class RayPool:
             ) from error
 
     def close(self) -> None:
-        """Leave the cluster, if it was joined here; one that was started here ends."""
+        """Leave the cluster if it was joined here; one that was started here ends."""
         if self._started:
             self._ray.shutdown()
 

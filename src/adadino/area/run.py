@@ -1,38 +1,45 @@
 """`predict_area`: many pairs, or two mosaics, in; one map of what changed out.
 
 The pairs are cut into units; workers predict those that are not finished; what they leave is tied
-together. A unit that cannot be predicted is named in the end, and the others are there. The same
-call again does only what is missing.
+together. A unit that cannot be predicted is named in the result, and the others are complete. The
+same call again does only what is missing.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from contextlib import closing
+import dataclasses
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack, closing
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from adadino.area import merge
+from adadino.area import UNIT, merge
 from adadino.area.ledger import Ledger, Record
 from adadino.area.pool import Outcomes, RayPool, run_here
-from adadino.area.units import SIDE, Dates, Scene, Unit, cut, open_scenes
-from adadino.area.worker import Job, model_facts
+from adadino.area.units import Dates, PlacedDates, Unit, cut, open_scenes
+from adadino.area.worker import Job
 from adadino.errors import ConfigError, InputError
 from adadino.files import locked
 from adadino.geo.polygons.vector import check_limits
-from adadino.runtime.exported import is_exported
-from adadino.scene import SceneOptions
+from adadino.runtime.protocol import Runner
 from adadino.scene.facts import option_facts
+from adadino.scene.options import SceneOptions
 from adadino.scene.pace import Pace, Report
+from adadino.scene.predict import open_model
 
 if TYPE_CHECKING:
     import geopandas as gpd
 
 
+Start = Callable[[Job, Sequence[Unit]], Outcomes]
+"""Begins to predict units, here or on workers."""
+
+
 @dataclass(frozen=True)
 class AreaResult:
-    """What a region came to."""
+    """The result of a region."""
 
     out: Path
     outputs: tuple[Path, ...]
@@ -56,7 +63,7 @@ def predict_area(
     backbone: str | None = None,
     options: SceneOptions | None = None,
     probability: bool = False,
-    unit: int = SIDE,
+    unit: int = UNIT,
     workers: int | None = None,
     ray_address: str | None = None,
     threads: int | None = None,
@@ -76,13 +83,13 @@ def predict_area(
         model: What `adadino.load` takes, by a name that is good on every machine.
         backbone: The weights of the model's backbone, if not where it says.
         options: As for a scene.
-        probability: Keep the probabilities, too: most of the bytes.
+        probability: Keep the probabilities, too; they take most of the space.
         unit: Side of a unit in pixels, a multiple of 512.
-        workers: How many; None takes one for each GPU of the cluster, or for so many processors as
-            it has threads. 0 predicts in this process, without Ray.
+        workers: Number of workers. None takes one for each GPU of the cluster, or on the CPU as
+            many as its processors can run. 0 predicts in this process, without Ray.
         ray_address: A cluster to join; without it one is started on this machine.
-        threads: Of each worker on the CPU; None takes as many as torch takes here, so that the
-            bits are those of a scene predicted here.
+        threads: Threads of each worker on the CPU. None takes as many as torch uses here, so that
+            the bits are those of a scene predicted here.
         device: Where the model runs: auto, cpu or cuda.
         verify: Compare the checksums of what is finished, and not only sizes.
         overwrite: Start again where the folder holds another job.
@@ -95,43 +102,77 @@ def predict_area(
     """
     options, out = options or SceneOptions(), Path(out).resolve()
     check_limits(options.min_area, options.simplify)
+    region = _survey(pairs, options, unit)
+    asked = Job(
+        out=str(out),
+        model=model if not Path(model).exists() else str(Path(model).resolve()),
+        backbone=backbone,
+        digest="",
+        options=options,
+        probability=probability,
+        device=device,
+        threads=threads or 0,
+    )
+    with ExitStack() as stack:
+        pool = None if workers == 0 else stack.enter_context(closing(RayPool(ray_address)))
+        job, start = _open(asked, pool, workers, stack)
+        with locked(out, "region"):
+            ledger = Ledger(out)
+            ledger.begin(_facts(job, unit), overwrite=overwrite)
+            ledger.sweep()
+            _find_finished(ledger, region, verify=verify)
+            missing = [piece for piece in region.units if piece not in region.done]
+            predicted = _collect(start(job, missing), region, progress) if missing else 0
+            ledger.sweep()
+            return _tie(ledger, job, region, predicted)
+
+
+def _open(
+    asked: Job, pool: RayPool | None, workers: int | None, stack: ExitStack
+) -> tuple[Job, Start]:
+    """Open the model to name it, and settle device and threads; returns what predicts units."""
+    opened = stack.enter_context(ExitStack())
+    # Who predicts in this process keeps the model that is opened here.
+    device = asked.device if pool is None else "cpu"
+    threads = asked.threads or None
+    model = open_model(asked.model, device, asked.options, backbone=asked.backbone, threads=threads)
+    forward = opened.enter_context(model)
+    job = dataclasses.replace(
+        asked,
+        digest=forward.digest(),
+        device=_device(asked.device, forward, pool),
+        threads=threads or forward.threads,
+    )
+    if pool is None:
+        return job, partial(run_here, forward=forward)
+    opened.close()
+    return job, partial(pool.run, workers=workers)
+
+
+@dataclass(frozen=True)
+class _Region:
+    """What is to be predicted, and what of it is finished."""
+
+    side: int
+    """Side of a unit in pixels."""
+    scenes: list[PlacedDates]
+    units: list[Unit]
+    done: dict[Unit, Record]
+    failed: dict[str, str]
+    """For each unit or pair that is missing, why."""
+
+
+def _survey(pairs: Sequence[Dates], options: SceneOptions, side: int) -> _Region:
+    """Open the headers of all pairs and cut them into units."""
     if not pairs:
         raise InputError("there is no pair to compare; give at least one.")
     scenes, failed = open_scenes(pairs, options)
     if not scenes:
-        raise InputError(f"none of the {len(pairs)} pairs can be opened; {_first(failed)}")
+        name, problem = next(iter(failed.items()))
+        raise InputError(f"none of the {len(pairs)} pairs can be opened; of {name}: {problem}")
     merge.check_systems(scenes)
-    units = [piece for scene in scenes for piece in cut(scene, unit)]
-    digest = model_facts(model, backbone, options)
-    threads = threads or _threads_here(model)
-    pool = None if workers == 0 else RayPool(ray_address)
-    try:
-        device = _device(device, model, pool)
-        job = Job(
-            out=str(out),
-            model=model if not Path(model).exists() else str(Path(model).resolve()),
-            backbone=backbone,
-            digest=digest,
-            options=options,
-            probability=probability,
-            device=device,
-            threads=threads,
-        )
-        ledger = Ledger(out)
-        with locked(out, "region"):
-            ledger.begin(_facts(job, unit), overwrite=overwrite)
-            ledger.sweep()
-            done = _finished(ledger, scenes, units, verify=verify)
-            missing = [piece for piece in units if piece not in done]
-            predicted = 0
-            if missing:
-                started = _start(job, missing, pool, workers)
-                predicted = _collect(started, scenes, units, done, failed, progress)
-            ledger.sweep()
-            return _tie(ledger, job, unit, scenes, units, done, failed, predicted)
-    finally:
-        if pool is not None:
-            pool.close()
+    units = [piece for scene in scenes for piece in cut(scene, side)]
+    return _Region(side, scenes, units, {}, failed)
 
 
 def _facts(job: Job, side: int) -> dict[str, object]:
@@ -148,102 +189,63 @@ def _facts(job: Job, side: int) -> dict[str, object]:
     }
 
 
-def _threads_here(model: str) -> int:
-    if is_exported(model):
-        return 1  # onnxruntime has threads of its own
-    import torch
-
-    return torch.get_num_threads()
-
-
-def _device(name: str, model: str, pool: RayPool | None) -> str:
+def _device(name: str, forward: Runner, pool: RayPool | None) -> str:
     """The kind of device, which must be the same for all workers."""
-    if pool is not None:
-        if name == "auto":
-            return "cuda" if pool.gpus else "cpu"
-        if name == "cuda" and not pool.gpus:
-            raise ConfigError("the Ray cluster has no GPU; use --device cpu.")
-        return name
-    if is_exported(model):
-        return name
-    from adadino.runtime.devices import choose_device
-
-    return choose_device(name).type
+    if pool is None:
+        return forward.device_kind(name)
+    if name == "auto":
+        return "cuda" if pool.gpus else "cpu"
+    if name == "cuda" and not pool.gpus:
+        raise ConfigError("the Ray cluster has no GPU; use --device cpu.")
+    return name
 
 
-def _finished(
-    ledger: Ledger, scenes: Sequence[Scene], units: Sequence[Unit], *, verify: bool
-) -> dict[Unit, Record]:
-    """The units that an earlier call has left, and whose dates are still the same."""
-    for scene in scenes:
+def _find_finished(ledger: Ledger, region: _Region, *, verify: bool) -> None:
+    """Take over the units that an earlier call has left, and whose dates are still the same."""
+    for scene in region.scenes:
         ledger.forget_changed(scene.dates)
-    done = {}
-    for unit in units:
+    for unit in region.units:
         record = ledger.record(unit, verify=verify)
         if record is not None:
-            done[unit] = record
+            region.done[unit] = record
         else:
             ledger.reopen(unit)
-    return done
 
 
-def _start(job: Job, units: Sequence[Unit], pool: RayPool | None, workers: int | None) -> Outcomes:
-    if pool is None:
-        return run_here(job, units)
-    if workers is None:
-        workers = pool.gpus if job.device == "cuda" else max(1, pool.cpus // job.threads)
-    return pool.run(job, units, workers=min(workers, len(units)))
-
-
-def _collect(
-    outcomes: Outcomes,
-    scenes: Sequence[Scene],
-    units: Sequence[Unit],
-    done: dict[Unit, Record],
-    failed: dict[str, str],
-    progress: Report | None,
-) -> int:
+def _collect(outcomes: Outcomes, region: _Region, progress: Report | None) -> int:
     """Take the records as they come; returns how many are good."""
-    megapixels = sum(unit.height * unit.width for unit in units) / 1e6
-    pace = Pace(progress, tiles=len(units), done=len(done), megapixels=megapixels)
+    megapixels = sum(unit.height * unit.width for unit in region.units) / 1e6
+    count, done = len(region.units), len(region.done)
+    pace = Pace(progress, tiles=count, done=done, megapixels=megapixels)
     good = 0
     with closing(outcomes):
         for unit, record in outcomes:
             problem = record.get("problem")
             if problem is None:
-                done[unit] = record
+                region.done[unit] = record
                 good += 1
                 pace.add(seen=1)
             else:
-                failed[unit.label] = problem
+                region.failed[unit.label] = problem
                 pace.add(seen=0, failed=1)
     return good
 
 
-def _tie(
-    ledger: Ledger,
-    job: Job,
-    side: int,
-    scenes: Sequence[Scene],
-    units: Sequence[Unit],
-    done: dict[Unit, Record],
-    failed: dict[str, str],
-    predicted: int,
-) -> AreaResult:
+def _tie(ledger: Ledger, job: Job, region: _Region, predicted: int) -> AreaResult:
     """Make one result of what is finished, in the units' order and not in that of their end."""
+    scenes, options, out = region.scenes, job.options, ledger.out
     tied: dict[Dates, dict[Unit, Record]] = {scene.dates: {} for scene in scenes}
-    for piece in units:
-        if piece in done:
-            tied[piece.dates][piece] = done[piece]
-    failed = dict(sorted(failed.items()))
-    options, out = job.options, ledger.out
+    for piece in region.units:
+        if piece in region.done:
+            tied[piece.dates][piece] = region.done[piece]
+    failed = dict(sorted(region.failed.items()))
     frame = merge.find_polygons(
         ledger, scenes, tied, min_area=options.min_area, simplify=options.simplify
     )
     rasters = merge.write_rasters(ledger, scenes, tied, probability=job.probability)
     outputs = [*rasters, *merge.write_polygons(frame, out, rasters)]
     manifest = out / "manifest.json"
-    merge.write_manifest(manifest, job, side, scenes, tied, failed, outputs, ledger)
+    merge.write_manifest(manifest, job, region.side, scenes, tied, failed, outputs, ledger)
     changed, valid = merge.totals(tied)
     notes = [
         f"{scene.dates.name}: {text}"
@@ -254,15 +256,10 @@ def _tie(
     return AreaResult(
         out=out,
         outputs=(manifest, *outputs),
-        units=len(units),
+        units=len(region.units),
         predicted=predicted,
         failed=failed,
         change_fraction=changed / max(valid, 1),
         polygons=frame,
         warnings=tuple(notes),
     )
-
-
-def _first(failed: dict[str, str]) -> str:
-    name, problem = next(iter(failed.items()))
-    return f"of {name}: {problem}"

@@ -14,13 +14,10 @@ from dataclasses import dataclass
 from adadino.errors import AdaDINOError, ConfigError
 from adadino.geo.grid import Grid, match
 from adadino.geo.read.source import describe
-from adadino.geo.tile.tiles import Plan
+from adadino.geo.tile.tiles import TilePlan
 from adadino.geo.write.cog import BLOCK
-from adadino.scene import SceneOptions
+from adadino.scene.options import SceneOptions
 
-SIDE = 4096
-"""Of a unit. Tiles of 256 that overlap by 64 cost 10 % more this way than in one piece; 8192 makes
-it 5 %, with four times the memory."""
 OPENERS = 16
 """Threads that open headers: most of the time they wait for a server."""
 
@@ -35,8 +32,8 @@ class Dates:
 
 
 @dataclass(frozen=True)
-class Scene:
-    """A pair of which the grid is known."""
+class PlacedDates:
+    """A pair, and the grid of its result."""
 
     dates: Dates
     grid: Grid
@@ -59,7 +56,7 @@ class Unit:
 
     @property
     def label(self) -> str:
-        """How people are told of it."""
+        """What people are told: the pair, rows and columns."""
         return (
             f"{self.dates.name}, rows {self.row} to {self.row + self.height}, columns {self.col} "
             f"to {self.col + self.width}"
@@ -73,7 +70,7 @@ class Unit:
 
 def open_scenes(
     pairs: Sequence[Dates], options: SceneOptions
-) -> tuple[list[Scene], dict[str, str]]:
+) -> tuple[list[PlacedDates], dict[str, str]]:
     """Learn the grids of all pairs from their headers.
 
     Returns:
@@ -90,12 +87,12 @@ def open_scenes(
 
     with ThreadPoolExecutor(OPENERS) as threads:
         found = list(zip(pairs, threads.map(grid_of, pairs), strict=True))
-    scenes = [Scene(dates, grid) for dates, grid in found if isinstance(grid, Grid)]
+    scenes = [PlacedDates(dates, grid) for dates, grid in found if isinstance(grid, Grid)]
     broken = {d.name: str(error) for d, error in found if isinstance(error, AdaDINOError)}
     return scenes, broken
 
 
-def cut(scene: Scene, side: int) -> Iterator[Unit]:
+def cut(scene: PlacedDates, side: int) -> Iterator[Unit]:
     """Cut a scene into units, row by row.
 
     Raises:
@@ -110,8 +107,8 @@ def cut(scene: Scene, side: int) -> Iterator[Unit]:
             yield Unit(scene.dates, row, col, *size)
 
 
-def count_tiles(scene: Scene, units: Sequence[Unit], options: SceneOptions) -> int:
+def count_tiles(scene: PlacedDates, units: Sequence[Unit], options: SceneOptions) -> int:
     """The tiles that the units of a scene send through the model, if nothing is empty."""
     grid = scene.grid
-    tiles = Plan(grid.height, grid.width, tile=options.tile, overlap=options.overlap)
+    tiles = TilePlan(*grid.shape, tile=options.tile, overlap=options.overlap)
     return sum(tiles.number_meeting(*unit.part) for unit in units)

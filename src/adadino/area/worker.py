@@ -2,21 +2,21 @@
 
 A unit's pixels are the scene's, bit for bit, because everything they depend on is: the plan of
 tiles, the chunks, the stretch and the shift are settled once for a pair (its survey), and sums are
-added in the scene's order. On the CPU that takes one more thing: every worker runs as many threads
-as the others, because a product that is split another way rounds another way.
+added in the scene's order. On the CPU all workers must also run the same number of threads, because
+a product that is split differently rounds differently.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import warnings
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from rasterio.windows import Window
 
 import adadino
 from adadino.area.ledger import Ledger, Record, dates_facts
@@ -27,16 +27,16 @@ from adadino.geo.polygons.seams import save_part, trace_part
 from adadino.geo.read.register import Shift
 from adadino.geo.read.stretch import BYTES, Stretch
 from adadino.geo.write.cog import BLOCK
-from adadino.runtime.exported import is_exported
-from adadino.runtime.runner import Runner, open_runner
-from adadino.scene import SceneOptions
+from adadino.runtime.protocol import Runner
 from adadino.scene.facts import scene_tags
+from adadino.scene.options import SceneOptions
 from adadino.scene.outputs import Targets, change_flags, write_rasters
-from adadino.scene.pair import Pair, check_different, check_size, open_dates, reopen_dates
-from adadino.scene.stream import choose, plan_tiles, predict_rows
+from adadino.scene.pair import OpenDates, check_different, check_size, open_dates, reopen_dates
+from adadino.scene.predict import open_model
+from adadino.scene.stream import SceneStream
 
 ATTEMPTS = 5
-"""How many workers may die of one unit before it is given up."""
+"""How many workers may die while they predict a unit before it is given up."""
 
 
 @dataclass(frozen=True)
@@ -47,7 +47,7 @@ class Job:
     model: str
     backbone: str | None
     digest: str
-    """The model's, so that no machine predicts with another one of the same name."""
+    """The model's digest, so that no machine predicts with another model of the same name."""
     options: SceneOptions
     probability: bool
     device: str
@@ -55,25 +55,15 @@ class Job:
     version: str = adadino.__version__
 
 
-def model_facts(model: str, backbone: str | None, options: SceneOptions) -> str:
-    """Load a model on the CPU, once, and return its digest.
-
-    Raises:
-        ConfigError: It does not take tiles of the size asked for.
-    """
-    with open_runner(model, "cpu", options, backbone=backbone) as forward:
-        if options.tile % forward.stride:
-            raise ConfigError(
-                f"tile is {options.tile}, must be a multiple of {forward.stride} pixels."
-            )
-        return forward.digest()
-
-
 class Worker:
-    """Predicts units; call it with one."""
+    """Predicts one unit at each call."""
 
-    def __init__(self, job: Job) -> None:
-        """Load the model.
+    def __init__(self, job: Job, forward: Runner | None = None) -> None:
+        """Load the model, and see that it is the job's.
+
+        Args:
+            job: What to do.
+            forward: The job's model, where this process has it open.
 
         Raises:
             WeightsError: It is not the model the job was begun with.
@@ -86,20 +76,22 @@ class Worker:
             )
         self.job, self.ledger = job, Ledger(Path(job.out))
         self._stack, self._pair = ExitStack(), ExitStack()
-        self._opened: tuple[Dates, Pair, Record] | None = None
+        self._opened: tuple[Dates, SceneStream, OpenDates, Record] | None = None
         self._refused: dict[str, AdaDINOError] = {}
-        if not is_exported(job.model):
-            import torch
+        self.forward = forward or self._load()
 
-            torch.set_num_threads(job.threads)
-        self.forward: Runner = self._stack.enter_context(
-            open_runner(job.model, job.device, job.options, backbone=job.backbone)
+    def _load(self) -> Runner:
+        job = self.job
+        opened = open_model(
+            job.model, job.device, job.options, backbone=job.backbone, threads=job.threads
         )
-        if self.forward.digest() != job.digest:
+        forward = self._stack.enter_context(opened)
+        if forward.digest() != job.digest:
             raise WeightsError(
                 f"{job.model} is another model here than where the job was started; give a path "
                 "that all machines share."
             )
+        return forward
 
     def __call__(self, unit: Unit) -> Record:
         """Predict a unit; returns its record, or one with a `problem` that says why not."""
@@ -107,9 +99,9 @@ class Worker:
         if finished is not None:
             return finished
         if self.ledger.attempt(unit) > ATTEMPTS:
-            return {"problem": f"{ATTEMPTS} workers have died of it; out of memory?"}
+            return {"problem": f"{ATTEMPTS} workers died while they predicted it; out of memory?"}
         try:
-            with _inference(self.job):
+            with self.forward.inference():
                 return self._predict(unit)
         except Exception as error:  # whatever is wrong with one unit, the others go on
             self._close_pair()
@@ -124,31 +116,28 @@ class Worker:
         self._stack.close()
 
     def _predict(self, unit: Unit) -> Record:
-        pair, survey = self._open(unit.dates)
-        forward, options = self.forward, self.job.options
-        forward.resume(**survey["chosen"])
-        grid = pair.reader.grid
-        tiles = plan_tiles((grid.height, grid.width), forward)
+        stream, pair, survey = self._open(unit.dates)
+        options = self.job.options
+        self.forward.resume(**survey["chosen"])
         probability = np.empty((unit.height, unit.width), np.float32)
-        for row, block in predict_rows(pair.reader, forward, tiles, unit.part):
+        for row, block in stream.rows(unit.part):
             probability[row : row + len(block)] = block
 
-        part_grid = grid.part(_window(unit))
         kinds = ["mask", *(["probability"] if self.job.probability else []), "polygons"]
         chance = self.ledger.file(unit, "probability") if self.job.probability else None
         changed, valid = write_rasters(
             ((row, probability[row : row + BLOCK]) for row in range(0, unit.height, BLOCK)),
             Targets(mask=self.ledger.file(unit, "mask"), probability=chance),
-            part_grid,
+            pair.reader.grid.part(Window(unit.col, unit.row, unit.width, unit.height)),
             threshold=options.threshold,
-            tags=scene_tags(forward, pair, self.job.digest),
+            tags=scene_tags(pair, self.forward, options, self.job.digest),
         )
         flags = change_flags(probability, options.threshold)
         traced = save_part(trace_part(flags, probability, unit.row, unit.col))
         write_atomic(self.ledger.file(unit, "polygons"), traced)
         return self.ledger.finish(unit, kinds, changed=changed, valid=valid)
 
-    def _open(self, dates: Dates) -> tuple[Pair, Record]:
+    def _open(self, dates: Dates) -> tuple[SceneStream, OpenDates, Record]:
         """The pair, which stays open because its units come in a row, and its survey."""
         if self._opened is None or self._opened[0] != dates:
             self._close_pair()
@@ -164,15 +153,16 @@ class Worker:
                     registered=survey["registered"],
                 )
             )
-            self._opened = dates, pair, survey
-        return self._opened[1], self._opened[2]
+            stream = SceneStream(pair.reader, self.forward, self.job.options)
+            self._opened = dates, stream, pair, survey
+        return self._opened[1:]
 
     def _close_pair(self) -> None:
         self._opened = None
         self._pair.close()
 
     def _survey(self, dates: Dates) -> Record:
-        """What is settled once for a pair: by another worker, or here and for all."""
+        """The survey of a pair: that of another worker, or one made here for all workers."""
         if dates.name in self._refused:
             raise self._refused[dates.name]
         settled = self.ledger.survey(dates)
@@ -193,37 +183,19 @@ class Worker:
             with open_dates(dates.before, dates.after, self.job.options) as pair:
                 check_size(pair.reader, forward.stride)
                 forward.resume(chunks=None, batch=1)  # nothing of the pair before
-                grid, stretch = pair.reader.grid, pair.reader.stretch
-                tiles = plan_tiles((grid.height, grid.width), forward)
+                stretch = pair.reader.stretch
+                stream = SceneStream(pair.reader, forward, self.job.options)
                 return {
                     "files": files,
-                    "size": [grid.height, grid.width],
+                    "size": list(pair.reader.grid.shape),
                     "shift": dataclasses.asdict(pair.shift),
                     "registered": pair.registered,
                     "stretch": None if stretch is BYTES else [stretch.low, stretch.high],
                     "warnings": pair.warnings,
-                    "chosen": choose(pair.reader, forward, tiles),
+                    "chosen": stream.choose(),
                 }
-
-
-@contextmanager
-def _inference(job: Job) -> Iterator[None]:
-    """No gradients in this thread, which need not be the one that loaded the model."""
-    if is_exported(job.model):
-        yield
-        return
-    import torch
-
-    with torch.inference_mode():
-        yield
 
 
 def _three(values: Any) -> tuple[float, float, float]:
     red, green, blue = values
     return red, green, blue
-
-
-def _window(unit: Unit) -> Any:
-    from rasterio.windows import Window
-
-    return Window(unit.col, unit.row, unit.width, unit.height)

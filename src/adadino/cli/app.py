@@ -56,11 +56,11 @@ VERBS = (
     "serve",
     "doctor",
 )
-"""In the order of the help."""
+"""The verbs, in the order of the help."""
 
 
 LONGEST_NAME, LONGEST_PATH = 255, 4096
-"""Bytes that the usual file systems take."""
+"""The most bytes of a name and of a path on the usual file systems."""
 
 
 def _checked(command: Callable[..., Any]) -> Callable[..., Any]:
@@ -124,10 +124,10 @@ def _show_warning(
 
 
 def _hush() -> None:
-    """Keep off the terminal that rasterio could not decode a remark of GDAL on a damaged file.
+    """Suppress the tracebacks of rasterio's callbacks.
 
-    It happens inside a callback, so Python prints a traceback of it and goes on. What is wrong with
-    the file, our own message says.
+    rasterio cannot decode some of GDAL's remarks on damaged files. That happens inside a callback,
+    so Python prints a traceback and goes on. Our own message says what is wrong with the file.
     """
 
     def unraisable(problem: Any) -> None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from adadino.cli.output import Json, Quiet, print_json, progress
+from adadino.cli.output import Device, Json, Quiet, print_json, progress
 
 if TYPE_CHECKING:
     from adadino.scene.result import SceneResult
@@ -21,7 +21,9 @@ SIDE = 512
 
 
 def command(
-    output: Annotated[Path, typer.Option("-o", "--output", help="Where they go.")] = Path("demo"),
+    output: Annotated[
+        Path, typer.Option("-o", "--output", help="Folder for the pair and the results.")
+    ] = Path("demo"),
     pair: Annotated[
         tuple[str, str] | None,
         typer.Option(metavar="BEFORE AFTER", help="Your own two images instead."),
@@ -34,7 +36,7 @@ def command(
     seed: Annotated[
         int | None, typer.Option(help="Another seed is another place.", show_default="the demo's")
     ] = None,
-    device: Annotated[str, typer.Option(help="auto, cpu, cuda, mps.")] = "auto",
+    device: Device = "auto",
     quiet: Quiet = False,
     json: Json = False,
 ) -> None:
@@ -93,6 +95,11 @@ def command(
         typer.echo(f"Against the exact mask: F1 {100 * scores['f1']:.1f}, IoU ", nl=False)
         typer.echo(f"{100 * scores['iou']:.1f}.{unseen}")
     typer.echo(f"Look at {picture}; open {output / 'change.gpkg'} in QGIS.")
+    _say_next(before, after, model)
+
+
+def _say_next(before: Path, after: Path, model: str) -> None:
+    """Print what to type next."""
     dates = shlex.join((str(before), str(after)))
     chosen = "" if model == "tiny" else f" --model {shlex.quote(model)}"
     typer.echo("\nNext:")
@@ -161,7 +168,8 @@ def _read(path: Path, shape: tuple[int, int] | None = None) -> Any:
 
 def _draw(result: SceneResult, truth: Path | None, path: Path) -> None:
     """Before, after, probability, change over after and, where the truth is known, the errors."""
-    from adadino.geo.write.overview import highlighted, read_pair
+    from adadino.geo.read.small import read_pair
+    from adadino.geo.write.overview import highlighted
     from adadino.reporting.pictures import captioned_sheet, error_map, heat
 
     height, width = result.grid.height, result.grid.width

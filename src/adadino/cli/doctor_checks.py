@@ -1,8 +1,8 @@
 """What this machine has, and what that means for whoever uses adadino on it.
 
-- Every check answers, whatever is missing or broken: a doctor that needs a healthy patient is none.
-  So nothing beyond the standard library is imported outside the check that is about it.
-- A missing extra is no fault. Only what stops every command is one: Python, torch, the bundled
+- Every check answers, whatever is missing or broken. So nothing beyond the standard library is
+  imported outside the check that is about it.
+- A missing extra is no problem. Only what stops every command is one: Python, torch, the bundled
   model.
 - Nothing is fetched, nothing stays on disk.
 """

@@ -13,8 +13,9 @@ import typer
 Json = Annotated[
     bool, typer.Option("--json", help="Print one JSON object on standard output, nothing else.")
 ]
+Device = Annotated[str, typer.Option(help="auto, cpu, cuda, mps.")]
 WIDEST = 10_000
-"""Columns of a table that goes into a file or another program; it takes what it needs of them."""
+"""The most columns of a table that is not shown on a terminal."""
 Quiet = Annotated[bool, typer.Option("-q", "--quiet", help="No progress, results only.")]
 
 

@@ -5,20 +5,26 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from adadino.cli import scene as options
-from adadino.cli.output import Json, Quiet, print_json, progress
+from adadino.cli.output import Device, Json, Quiet, print_json, progress
+from adadino.cli.scene import Backbone, Model, takes_scene_options
+from adadino.scene.options import SceneOptions
+
+if TYPE_CHECKING:
+    from adadino.scene.result import SceneResult
 
 
+@takes_scene_options
 def command(
+    *,
     before: Annotated[str, typer.Argument(help="The first date: a GeoTIFF, PNG or JPEG.")],
     after: Annotated[str, typer.Argument(help="The second date.")],
     output: Annotated[Path, typer.Option("-o", "--output", help="The mask: .tif, or .png.")],
-    model: options.Model = "tiny",
-    backbone: options.Backbone = None,
+    model: Model = "tiny",
+    backbone: Backbone = None,
     probability: Annotated[Path | None, typer.Option(help="Probability raster to write.")] = None,
     vector: Annotated[
         Path | None, typer.Option(help="Polygons to write: .gpkg, .geojson, .fgb or .shp.")
@@ -27,21 +33,8 @@ def command(
         Path | None, typer.Option(help="Picture of before, after and change to write: .png.")
     ] = None,
     stac: Annotated[Path | None, typer.Option(help="STAC item to write: .json.")] = None,
-    threshold: options.Threshold = 0.5,
-    bands: options.Bands = None,
-    scale: options.Scale = None,
-    register: options.Register = False,
-    min_area: options.MinArea = 0.0,
-    simplify: options.Simplify = 0.0,
-    selection: options.Selection = "scene",
-    tile: options.Tile = 256,
-    overlap: options.Overlap = 64,
-    batch: options.Batch = "auto",
-    readers: Annotated[
-        int | None, typer.Option(min=1, help="Threads that read; one per processor, at most 8.")
-    ] = None,
-    device: Annotated[str, typer.Option(help="auto, cpu, cuda, mps.")] = "auto",
-    engine: options.Engine = "auto",
+    settings: SceneOptions,
+    device: Device = "auto",
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace what exists.")] = False,
     resume: Annotated[
         bool, typer.Option("--resume", help="Go on from the rows of an interrupted run.")
@@ -52,20 +45,6 @@ def command(
     """Find what changed between two images of one place, on the first one's grid."""
     from adadino.scene import predict_scene
 
-    settings = options.scene_options(
-        threshold=threshold,
-        tile=tile,
-        overlap=overlap,
-        batch=batch,
-        readers=readers,
-        selection=selection,
-        engine=engine,
-        bands=bands,
-        scale=scale,
-        register=register,
-        min_area=min_area,
-        simplify=simplify,
-    )
     with _kept_rows(output), progress("predicting", quiet=quiet or json) as report:
         result = predict_scene(
             before,
@@ -83,19 +62,10 @@ def command(
             resume=resume,
             progress=report,
         )
-    shift = result.shift
     if json:
-        print_json(
-            {
-                "outputs": result.outputs,
-                "change_fraction": result.change_fraction,
-                "polygons": len(result.polygons),
-                "warnings": result.warnings,
-                "shift": {"dy": shift.dy, "dx": shift.dx, "confidence": shift.confidence},
-                "registered": result.registered,
-            }
-        )
+        print_json(_facts(result))
         return
+    shift = result.shift
     typer.echo(
         f"{100 * result.change_fraction:.2f} % of the valid area changed, in "
         f"{len(result.polygons)} polygons"
@@ -106,6 +76,19 @@ def command(
     )
     for path in result.outputs:
         typer.echo(f"wrote {path}")
+
+
+def _facts(result: SceneResult) -> dict[str, Any]:
+    """What --json prints."""
+    shift = result.shift
+    return {
+        "outputs": result.outputs,
+        "change_fraction": result.change_fraction,
+        "polygons": len(result.polygons),
+        "warnings": result.warnings,
+        "shift": {"dy": shift.dy, "dx": shift.dx, "confidence": shift.confidence},
+        "registered": result.registered,
+    }
 
 
 @contextmanager

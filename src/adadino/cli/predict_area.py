@@ -8,15 +8,19 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from adadino.cli import scene as options
+from adadino.area import UNIT
 from adadino.cli.output import Json, Quiet, print_json, progress
+from adadino.cli.scene import Backbone, Model, takes_scene_options
+from adadino.scene.options import SceneOptions
 
 if TYPE_CHECKING:
+    from adadino.area.run import AreaResult
     from adadino.area.units import Dates
-    from adadino.scene import SceneOptions
 
 
+@takes_scene_options
 def command(
+    *,
     pairs: Annotated[
         Path,
         typer.Option(
@@ -27,8 +31,8 @@ def command(
     mosaic: Annotated[
         bool, typer.Option("--mosaic", help="All first dates are one image, all second another.")
     ] = False,
-    model: options.Model = "tiny",
-    backbone: options.Backbone = None,
+    model: Model = "tiny",
+    backbone: Backbone = None,
     ray_address: Annotated[
         str | None, typer.Option(help="A Ray cluster to join; without it one starts here.")
     ] = None,
@@ -37,9 +41,10 @@ def command(
         typer.Option(min=0, help="One per GPU, or by processors; 0 works here, without Ray."),
     ] = None,
     threads: Annotated[
-        int | None, typer.Option(min=1, help="Of a worker on the CPU; as many as predict uses.")
+        int | None,
+        typer.Option(min=1, help="Threads of a worker on the CPU; as many as predict uses."),
     ] = None,
-    unit: Annotated[int, typer.Option(help="Side of a work unit in pixels.")] = 4096,
+    unit: Annotated[int, typer.Option(help="Side of a work unit in pixels.")] = UNIT,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Print units, GPU-hours and bytes; do nothing.")
     ] = False,
@@ -49,21 +54,8 @@ def command(
     probability: Annotated[
         bool, typer.Option("--probability", help="Keep the probabilities, too.")
     ] = False,
-    threshold: options.Threshold = 0.5,
-    bands: options.Bands = None,
-    scale: options.Scale = None,
-    register: options.Register = False,
-    min_area: options.MinArea = 0.0,
-    simplify: options.Simplify = 0.0,
-    selection: options.Selection = "scene",
-    tile: options.Tile = 256,
-    overlap: options.Overlap = 64,
-    batch: options.Batch = "auto",
-    readers: Annotated[
-        int | None, typer.Option(min=1, help="Threads that read, for each worker.")
-    ] = None,
+    settings: SceneOptions,
     device: Annotated[str, typer.Option(help="auto, cpu, cuda.")] = "auto",
-    engine: options.Engine = "auto",
     verify: Annotated[
         bool, typer.Option("--verify", help="Compare checksums of finished units, too.")
     ] = False,
@@ -80,20 +72,6 @@ def command(
     from adadino.area import predict_area
     from adadino.area.pairs import as_mosaics, read_pairs
 
-    settings = options.scene_options(
-        threshold=threshold,
-        tile=tile,
-        overlap=overlap,
-        batch=batch,
-        readers=readers,
-        selection=selection,
-        engine=engine,
-        bands=bands,
-        scale=scale,
-        register=register,
-        min_area=min_area,
-        simplify=simplify,
-    )
     if dry_run:
         with tempfile.TemporaryDirectory() as folder:  # nothing is written to the real one
             found = as_mosaics(pairs, Path(folder)) if mosaic else read_pairs(pairs)
@@ -117,18 +95,17 @@ def command(
             overwrite=overwrite,
             progress=report,
         )
+    _print_result(result, json=json)
+    if result.failed:
+        raise typer.Exit(1)
+
+
+def _print_result(result: AreaResult, *, json: bool) -> None:
+    """What was found, and what failed."""
     if json:
-        print_json(
-            {
-                "outputs": result.outputs,
-                "units": result.units,
-                "predicted": result.predicted,
-                "failed": result.failed,
-                "change_fraction": result.change_fraction,
-                "polygons": len(result.polygons),
-                "warnings": result.warnings,
-            }
-        )
+        names = ("outputs", "units", "predicted", "failed", "change_fraction")
+        facts = {name: getattr(result, name) for name in names}
+        print_json({**facts, "polygons": len(result.polygons), "warnings": result.warnings})
     else:
         for text in result.warnings:
             typer.echo(f"adadino: warning: {text}", err=True)
@@ -147,7 +124,6 @@ def command(
             "them again.",
             err=True,
         )
-        raise typer.Exit(1)
 
 
 def _print_cost(

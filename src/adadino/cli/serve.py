@@ -4,9 +4,14 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated
 
 import typer
+
+from adadino.cli.output import Device
+from adadino.cli.scene import Backbone
+from adadino.runtime.protocol import EngineName
+from adadino.scene.options import SceneOptions
 
 BUNDLED = Path(__file__).parents[1] / "bundled"
 
@@ -22,9 +27,7 @@ def command(
             help="A checkpoint, or NAME=CHECKPOINT; may be given several times; bundled by default."
         ),
     ] = None,
-    backbone: Annotated[
-        str | None, typer.Option(help="Backbone weights, if not where the model says.")
-    ] = None,
+    backbone: Backbone = None,
     data: Annotated[Path | None, typer.Option(help="Folder of images to choose from.")] = None,
     jobs: Annotated[
         Path | None, typer.Option(help="Where jobs are kept; a folder of the user by default.")
@@ -46,19 +49,24 @@ def command(
     allow_host: Annotated[
         list[str] | None, typer.Option(help="A name the server may be reached by, behind a proxy.")
     ] = None,
-    max_upload: Annotated[float, typer.Option(min=0.001, help="Of one job's files, GB.")] = 4.0,
-    max_pixels: Annotated[float, typer.Option(min=0.1, help="Of one image, million.")] = 1000.0,
+    max_upload: Annotated[float, typer.Option(min=0.001, help="Most GB of one job's files.")] = 4.0,
+    max_pixels: Annotated[
+        float, typer.Option(min=0.1, help="Most million pixels of one image.")
+    ] = 1000.0,
     max_job_time: Annotated[
-        float, typer.Option(min=0.01, help="Of one job, hours; longer ones are refused or ended.")
+        float, typer.Option(min=0.01, help="Most hours of one job; a longer one is refused.")
     ] = 2.0,
-    max_job_memory: Annotated[float, typer.Option(min=0.5, help="Of one job, GB.")] = 16.0,
-    keep_days: Annotated[float, typer.Option(min=0, help="Older jobs are removed.")] = 30.0,
-    keep_size: Annotated[float, typer.Option(min=0, help="All jobs together, GB.")] = 50.0,
-    device: Annotated[str, typer.Option(help="auto, cpu, cuda, mps.")] = "auto",
+    max_job_memory: Annotated[float, typer.Option(min=0.5, help="Most GB of one job.")] = 16.0,
+    keep_days: Annotated[
+        float, typer.Option(min=0, help="Days after which jobs are removed.")
+    ] = 30.0,
+    keep_size: Annotated[
+        float, typer.Option(min=0, help="Most GB of all jobs; then uploads are refused.")
+    ] = 50.0,
+    device: Device = "auto",
     engine: Annotated[
-        Literal["auto", "off", "bf16", "fp8", "int8"],
-        typer.Option(help="Inference engine: auto is bf16 on a GPU, off elsewhere."),
-    ] = "auto",
+        EngineName, typer.Option(help="Inference engine: auto is bf16 on a GPU, else off.")
+    ] = SceneOptions.engine,
     demo: Annotated[bool, typer.Option("--demo/--no-demo", help="Open on a demo pair.")] = True,
 ) -> None:
     """Serve a page: swipe between the dates, move the threshold, click a polygon, download."""
@@ -109,10 +117,6 @@ def _require(source: str) -> None:
     places = Path(source), Path(source, weights), BUNDLED / source / weights
     if any(os.path.isfile(path) for path in places):  # noqa: PTH113, names may be too long for pathlib
         return
-    from adadino.runtime.exported import ExportedModel, is_exported
+    from adadino.runtime.runner import check_there
 
-    if is_exported(source):
-        ExportedModel(source, device="cpu")  # raises, saying what is missing
-    from adadino.model.checkpoint import read_settings
-
-    read_settings(source)  # raises the same, or fetches what is on the hub
+    check_there(source)  # raises, saying what is missing, or fetches what is on the hub

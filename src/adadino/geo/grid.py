@@ -51,6 +51,11 @@ class Grid:
         return cls(dataset.crs or None, dataset.transform, dataset.width, dataset.height)
 
     @property
+    def shape(self) -> tuple[int, int]:
+        """Height and width."""
+        return self.height, self.width
+
+    @property
     def is_geographic(self) -> bool:
         """Whether coordinates are degrees."""
         return self.crs is not None and bool(self.crs.is_geographic)

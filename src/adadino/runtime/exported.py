@@ -1,17 +1,25 @@
-"""A model that was exported to ONNX, run by onnxruntime. Never imports torch."""
+"""A model that was exported to ONNX, opened and run over tiles by onnxruntime. Never imports torch.
+
+Tiles go one by one. Where the file chooses its chunks for every batch, a tile is a batch, so the
+result depends on nothing but the tile. A file with `selection=static` holds its chunks.
+"""
 
 from __future__ import annotations
 
 import hashlib
 import json
+import warnings
+from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
 from os import PathLike
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from adadino.errors import AdaDINOError, ConfigError, WeightsError
+from adadino.errors import AdaDINOError, AdaDINOWarning, ConfigError, WeightsError
+from adadino.runtime.protocol import Images
 
 Float = NDArray[np.float32]
 FORMAT = 1
@@ -59,6 +67,95 @@ class ExportedModel:
         return run_pair(self._session, before, after)
 
 
+class Arrived(NamedTuple):
+    """Probabilities that are here already."""
+
+    values: NDArray[np.float32]
+
+    def wait(self) -> NDArray[np.float32]:
+        """The probabilities (B, size, size)."""
+        return self.values
+
+
+class OnnxForward:
+    """Runs an exported model over tiles; a `runner.Runner`."""
+
+    chooses = False
+    chunks = None
+    threads = 1  # onnxruntime has threads of its own
+
+    def __init__(self, model: ExportedModel, *, tile: int, engine: str) -> None:
+        """Take a model.
+
+        Args:
+            model: The open file.
+            tile: Side of the tiles that will come.
+            engine: What the user asked for; an exported model has no other engine.
+
+        Raises:
+            ConfigError: The model takes no such tiles, or has no such engine.
+        """
+        self.model = model
+        self.stride, self.kind, self.batch = model.stride, model.device, 1
+        self.warnings: list[str] = []
+        if engine not in ("auto", "off"):
+            raise ConfigError(
+                f"engine is {engine}, but {model.path} is exported and runs as it is; leave it "
+                "out, or predict with the checkpoint it came from."
+            )
+        if model.size is not None and model.size != tile:
+            raise ConfigError(
+                f"{model.path} takes tiles of {model.size} pixels only, not {tile}: give "
+                f"--tile {model.size}, or export it for any size."
+            )
+        said = model.metadata
+        if said.get("selection") == "batch" and said["k"] < said["chunks"]:
+            text = (
+                f"{model.path} chooses its FFN chunks for every tile, not once for the scene; "
+                "export with --selection static to fix them."
+            )
+            self.warnings.append(text)
+            warnings.warn(text, AdaDINOWarning, stacklevel=2)
+
+    def choose_chunks(self, sample: Sequence[Images]) -> None:
+        """Do nothing: the file chooses."""
+
+    def choose_batch(self) -> None:
+        """Do nothing: tiles go one by one."""
+
+    def resume(self, *, chunks: list[list[int]] | None, batch: int) -> None:
+        """Do nothing: nothing was chosen."""
+
+    def inference(self) -> AbstractContextManager[None]:
+        """Do nothing: there are no gradients."""
+        return nullcontext()
+
+    def device_kind(self, name: str) -> str:
+        """Return the name as it is: onnxruntime decides when it opens the file."""
+        return name
+
+    def start(self, tiles: Sequence[Images]) -> list[Arrived]:
+        """Run the model on tiles."""
+        return [
+            Arrived(self.model.predict(_floats(tile.before), _floats(tile.after))) for tile in tiles
+        ]
+
+    def digest(self) -> str:
+        """Name the model by the file's content."""
+        return self.model.digest
+
+    def tags(self) -> dict[str, object]:
+        """What rasters say of the model."""
+        said = self.model.metadata
+        chosen = said.get("selection")
+        return {
+            "ADADINO_PEER": said.get("peer"),
+            "ADADINO_BACKBONE": said.get("backbone"),
+            "ADADINO_K": said.get("k"),
+            "ADADINO_SELECTION": "tile" if chosen == "batch" else chosen,
+        }
+
+
 def open_session(path: Path, device: str) -> Any:
     """An onnxruntime session.
 
@@ -86,6 +183,12 @@ def run_pair(session: Any, before: Float, after: Float) -> Float:
         return answer
     classes: Float = session.run(None, {inputs[0]: np.concatenate((before, after), axis=1)})[0]
     return classes[:, 1]
+
+
+def _floats(image: NDArray[np.generic]) -> NDArray[np.float32]:
+    """One image (3, H, W) as a batch of floats in 0..1."""
+    floats = image[None].astype(np.float32)
+    return floats / np.float32(255) if image.dtype == np.uint8 else floats
 
 
 def _metadata(session: Any, path: Path) -> dict[str, Any]:

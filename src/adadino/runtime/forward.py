@@ -1,18 +1,20 @@
-"""The model over batches of tiles: how many fit, what to do when they do not, and no waiting.
+"""A torch model over batches of tiles: how many fit, and what to do when they do not.
 
 - On the CPU a scene's tiles go one by one: a product of another shape rounds differently, and the
   result must not depend on the batch. It costs nothing there: `tiny` takes 1.02 times as long one
   by one as in fours on two cores. On a GPU the answers of different batches agree to rounding.
 - On a GPU copies go through pinned memory and nothing waits: while one batch computes, the next
   is being copied in and the one before copied out and blended.
-- A batch that does not fit is halved, with a warning. The CPU never stands in unasked.
-- On a GPU the inference engine runs in the model's place, if nobody said otherwise.
+- A batch that does not fit is halved, with a warning. The CPU is used only if the user asks for it.
+- On a GPU the inference engine runs in the model's place, unless the user chose otherwise.
 """
 
 from __future__ import annotations
 
+import hashlib
 import warnings
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 import torch
@@ -21,9 +23,8 @@ from torch import Tensor
 from adadino.engine import Engine, fastest
 from adadino.errors import AdaDINOError, MemoryWarning
 from adadino.model.bscs import top_chunks
-from adadino.scene.journal import model_digest
-from adadino.scene.options import SceneOptions
-from adadino.scene.tiles import Images
+from adadino.runtime.devices import choose_device
+from adadino.runtime.protocol import EngineName, Images, Selection
 
 if TYPE_CHECKING:
     import numpy as np
@@ -49,7 +50,7 @@ class Pending(NamedTuple):
     arrived: torch.cuda.Event | None
 
     def wait(self) -> NDArray[np.float32]:
-        """The probabilities, when they are here."""
+        """Wait for the probabilities."""
         if self.arrived is not None:
             self.arrived.synchronize()
         values: NDArray[np.float32] = self.tensor.numpy()
@@ -65,16 +66,26 @@ class Forward:
         warnings: What the user was warned of.
     """
 
-    def __init__(self, network: Detector, options: SceneOptions) -> None:
-        self.model, self.network = network, fastest(network, options.engine)
+    def __init__(
+        self,
+        network: Detector,
+        *,
+        tile: int,
+        batch: int | None,
+        selection: Selection,
+        engine: EngineName,
+    ) -> None:
+        """Take a model where it is; see `runner.open_runner`."""
+        self.model, self.network = network, fastest(network, engine)
         self.engine = self.network.precision if isinstance(self.network, Engine) else None
         self.device = network.normalize.mean.device
-        self.options = options
+        self._tile, self._given, self._selection = tile, batch, selection
         self.chunks: Tensor | None = None
         self.batch = 1
         self.warnings: list[str] = []
         self.stride = network.stride
         self.kind = " ".join(filter(None, (self.device.type, self.engine)))
+        self.threads = torch.get_num_threads()
 
     def digest(self) -> str:
         """Name the model by its tensors."""
@@ -88,7 +99,7 @@ class Forward:
             "ADADINO_BACKBONE": config.backbone.name if self.model.dino is not None else None,
             "ADADINO_ENGINE": self.engine,
             "ADADINO_K": config.bscs.k if ours else None,
-            "ADADINO_SELECTION": self.options.selection if ours else None,
+            "ADADINO_SELECTION": self._selection if ours else None,
         }
 
     @property
@@ -97,7 +108,7 @@ class Forward:
         config = self.network.config.bscs
         learned = config.selection == "learned" and config.k < config.chunks
         ours = self.network.config.peer is None  # a peer has none to choose from
-        return ours and learned and self.options.selection == "scene"
+        return ours and learned and self._selection == "scene"
 
     def choose_chunks(self, sample: Sequence[Images]) -> None:
         """Choose the chunks of every block from a sample of tiles, taken as one batch."""
@@ -109,7 +120,7 @@ class Forward:
 
     def choose_batch(self) -> None:
         """Settle how many tiles go through the model at once."""
-        given, scene = self.options.batch, self.options.selection == "scene"
+        given, scene = self._given, self._selection == "scene"
         if self.device.type == "cpu" and scene:
             self.batch = 1
         elif given is None and self.device.type == "cuda" and scene:
@@ -121,6 +132,14 @@ class Forward:
         """Take what an interrupted run had chosen."""
         self.chunks = None if chunks is None else torch.tensor(chunks, device=self.device)
         self.batch = batch
+
+    def inference(self) -> AbstractContextManager[None]:
+        """Compute no gradients in this thread."""
+        return torch.inference_mode()
+
+    def device_kind(self, name: str) -> str:
+        """The kind of device that a name stands for on this machine."""
+        return choose_device(name).type
 
     def start(self, tiles: Sequence[Images]) -> list[Pending]:
         """Start the model on tiles, in batches that fit; the answers come in their order."""
@@ -167,7 +186,7 @@ class Forward:
                 return run(tiles[:size])
             except torch.OutOfMemoryError as error:
                 if size == 1:
-                    side = self.options.tile
+                    side = self._tile
                     raise AdaDINOError(
                         f"the memory of {self.device} is too small for one tile of {side} x {side} "
                         "pixels; choose a smaller --tile, another --device, or --device cpu."
@@ -181,14 +200,14 @@ class Forward:
 
     def _warn(self, what: str, size: int) -> None:
         text = f"{what} does not fit the memory of {self.device}; going on with {size}."
-        if self.options.selection == "batch":
+        if self._selection == "batch":
             text += " Chunks are chosen per batch, so this changes the result."
         self.warnings.append(text)
         warnings.warn(text, MemoryWarning, stacklevel=2)
 
     def _measured_batch(self) -> int:
         """How many tiles fit the free memory, from what one takes."""
-        side = self.options.tile
+        side = self._tile
         blank = torch.zeros(1, 3, side, side, device=self.device)
         # A graph would keep its memory, and the second pass would seem to take none.
         run = self.network.unrecorded if isinstance(self.network, Engine) else self.network
@@ -203,3 +222,13 @@ class Forward:
         unused = torch.cuda.memory_reserved(self.device) - torch.cuda.memory_allocated(self.device)
         free = torch.cuda.mem_get_info(self.device)[0] + unused
         return max(1, min(int(SHARE * free / max(one, 1)), MOST_PIXELS // side**2))
+
+
+def model_digest(network: Detector) -> str:
+    """Name a model by its configuration and the bytes of its tensors."""
+    digest = hashlib.sha256(repr(network.config).encode())
+    for name, tensor in network.state_dict().items():
+        digest.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}".encode())
+        flat = tensor.detach().cpu().contiguous().flatten()
+        digest.update(flat.view(torch.uint8).numpy().data)
+    return digest.hexdigest()

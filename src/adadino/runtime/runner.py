@@ -1,91 +1,56 @@
-"""What a scene needs of a model, and the two kinds that give it: torch's and exported ones."""
+"""Open a model to run it over tiles: torch's, or an exported one without torch.
+
+This is the one place that tells them apart.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from os import PathLike
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING
 
 from adadino.errors import ConfigError
-from adadino.runtime.exported import ExportedModel, is_exported
-from adadino.scene.options import SceneOptions
-from adadino.scene.tiles import Images
+from adadino.runtime.exported import ExportedModel, OnnxForward, is_exported
+from adadino.runtime.protocol import EngineName, Runner, Selection
 
 if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
-
     from adadino.model.detector import Detector
-
-
-class Answers(Protocol):
-    """The probabilities of a batch, which may still be on their way."""
-
-    def wait(self) -> NDArray[np.float32]:
-        """The probabilities (B, size, size), when they are here."""
-
-
-class Runner(Protocol):
-    """Runs a model over tiles."""
-
-    options: SceneOptions
-    batch: int
-    """Tiles per forward pass."""
-    chunks: Any
-    """The FFN chunks of every block, if they were chosen for the scene."""
-    warnings: list[str]
-    stride: int
-    """What the side of a tile must be a multiple of."""
-    kind: str
-    """The kind of device, and the engine's precision there: cpu, cuda, cuda bf16."""
-
-    @property
-    def chooses(self) -> bool:
-        """Whether chunks are to be chosen from a sample of tiles first."""
-
-    def choose_chunks(self, sample: Sequence[Images]) -> None:
-        """Choose them."""
-
-    def choose_batch(self) -> None:
-        """Settle how many tiles go through the model at once."""
-
-    def resume(self, *, chunks: list[list[int]] | None, batch: int) -> None:
-        """Take what an interrupted run had chosen."""
-
-    def start(self, tiles: Sequence[Images]) -> Sequence[Answers]:
-        """Start the model on tiles; the answers come in their order."""
-
-    def digest(self) -> str:
-        """Name the model by its content."""
-
-    def tags(self) -> dict[str, object]:
-        """What rasters say of the model."""
 
 
 @contextmanager
 def open_runner(
     model: Detector | str | PathLike[str],
     device: str,
-    options: SceneOptions,
     *,
+    tile: int,
+    batch: int | None,
+    selection: Selection,
+    engine: EngineName,
     backbone: str | None = None,
+    threads: int | None = None,
 ) -> Iterator[Runner]:
     """Get a model ready: an ONNX file without torch, anything else with it.
 
     Args:
         model: A model, or what `adadino.load` takes.
         device: Where it runs.
-        options: How the scene is predicted.
+        tile: Side of the tiles that will come.
+        batch: Tiles per forward pass; None chooses by the free memory.
+        selection: Whether chunks are chosen once for a scene, or for every batch.
+        engine: The inference engine, or `auto`, or `off`.
         backbone: The weights of a named model's backbone, if not where it says.
+        threads: Threads of torch on the CPU; None leaves them as they are.
+
+    Raises:
+        ConfigError: The model has no such device or engine, or does not take such tiles.
+        WeightsError: The model is missing or broken.
     """
     if is_exported(model):
         assert isinstance(model, str | PathLike)
         if backbone is not None:
             raise ConfigError(f"{model} holds its backbone; leave --backbone out.")
-        from adadino.runtime.onnx import OnnxForward
-
-        yield OnnxForward(ExportedModel(model, device=device), options)
+        yield OnnxForward(ExportedModel(model, device=device), tile=tile, engine=engine)
         return
     import torch
 
@@ -93,12 +58,28 @@ def open_runner(
     from adadino.runtime.devices import choose_device
     from adadino.runtime.forward import Forward
 
+    if threads is not None:
+        torch.set_num_threads(threads)
     network = load(model, backbone=backbone) if isinstance(model, str | PathLike) else model
     training = network.training
     # Outside of inference mode: what is moved inside of it cannot be trained afterwards.
     network = network.to(choose_device(device)).eval()
     try:
         with torch.inference_mode():
-            yield Forward(network, options)
+            yield Forward(network, tile=tile, batch=batch, selection=selection, engine=engine)
     finally:
         network.train(training)
+
+
+def check_there(model: str) -> None:
+    """Refuse a model that is not there; read no more of it than its settings.
+
+    Raises:
+        WeightsError: It is missing or broken, and not on the hub.
+    """
+    if is_exported(model):
+        ExportedModel(model, device="cpu")
+        return
+    from adadino.model.checkpoint import read_settings
+
+    read_settings(model)

@@ -5,20 +5,22 @@ from __future__ import annotations
 from pathlib import Path
 
 import adadino
-from adadino.runtime.runner import Runner
+from adadino.runtime.protocol import Runner
 from adadino.scene.journal import file_facts
 from adadino.scene.options import SceneOptions
-from adadino.scene.pair import Pair
+from adadino.scene.pair import OpenDates
 
 
-def scene_facts(pair: Pair, forward: Runner, digest: str) -> dict[str, object]:
+def scene_facts(
+    pair: OpenDates, forward: Runner, options: SceneOptions, digest: str
+) -> dict[str, object]:
     """What the rows of a run depend on; what the user calls the files is no part of it."""
     return {
         "before": file_facts(pair.before),
         "after": file_facts(pair.after),
         "model": digest,
         "device": forward.kind,
-        **option_facts(forward.options),
+        **option_facts(options),
         "version": adadino.__version__,
     }
 
@@ -30,9 +32,10 @@ def option_facts(options: SceneOptions) -> dict[str, object]:
     return {**{name: getattr(options, name) for name in names}, "batch": batch}
 
 
-def scene_tags(forward: Runner, pair: Pair, digest: str) -> dict[str, object]:
+def scene_tags(
+    pair: OpenDates, forward: Runner, options: SceneOptions, digest: str
+) -> dict[str, object]:
     """How the rasters came about: no date, and nothing that does not move a pixel."""
-    options = forward.options
     tags = {
         "TIFFTAG_SOFTWARE": f"adadino {adadino.__version__}",
         **forward.tags(),

@@ -8,13 +8,12 @@
 - `rows.txt`: after each block, how many rows are finished, one number a line. A line is written
   when its rows are on disk, so whatever kills the run, the last whole line is true.
 
-The folder goes when the outputs are there. What it is for is worth more than a temporary file: the
+The folder is removed when the outputs are there. Every row is flushed to disk, because the
 probabilities of a large scene are hours of work.
 """
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 import shutil
@@ -22,7 +21,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -31,16 +30,13 @@ from rasterio.windows import Window
 from adadino.errors import AdaDINOError, InputError, WriteError
 from adadino.files import locked, sweep, work_folder, write_atomic
 
-if TYPE_CHECKING:
-    from adadino.model.detector import Detector
-
 Float = NDArray[np.float32]
 Facts = dict[str, Any]
 """What JSON holds."""
 
 
 def outputs_begun(folder: Path) -> list[str]:
-    """The outputs of the run that left a work folder: it found their names free."""
+    """The outputs of the run that left a work folder; that run found their names free."""
     try:
         begun = json.loads((folder / "run.json").read_text())
         return [str(name) for name in begun["outputs"]]
@@ -49,7 +45,7 @@ def outputs_begun(folder: Path) -> list[str]:
 
 
 def clear_remnant(output: Path) -> None:
-    """Remove the work folder of a run that was killed when all it had left to do was that."""
+    """Remove the work folder of a run that was killed after its outputs were complete."""
     folder = work_folder(output)
     if folder.is_dir() and not (folder / "run.json").exists():
         with suppress(AdaDINOError), locked(folder, "prediction"):
@@ -78,10 +74,10 @@ class Journal:
 
     @contextmanager
     def open(self) -> Iterator[None]:
-        """Take rows inside; those that were not finished are cut off first."""
+        """Open the rows for `append`; those that were not finished are cut off first."""
         rows, lines = self.folder / "rows.f32", self.folder / "rows.txt"
         with _on_disk(self.folder):
-            # Half a line at the end would spoil the next one. Never is there a moment without one.
+            # Half a line at the end would spoil the next one. Replaced, the file is never missing.
             write_atomic(lines, f"{self.done}\n")
             with (
                 rows.open("r+b" if self.done else "wb") as self._rows,
@@ -132,7 +128,7 @@ def open_journal(
     resume: bool,
     overwrite: bool,
 ) -> Iterator[Journal]:
-    """Open the work folder of an output; it goes when the block ends well.
+    """Open the work folder of an output; it is removed when the block ends without an error.
 
     After an error or Ctrl-C the folder stays if it holds finished rows, unless it was the input
     that was wrong.
@@ -143,11 +139,11 @@ def open_journal(
         facts: What the rows depend on.
         outputs: The names of all that the run makes.
         resume: Go on from the rows of an earlier run, if there are any.
-        overwrite: Throw such rows away.
+        overwrite: Remove such rows.
 
     Raises:
-        WriteError: There are rows of an earlier run, and neither was asked for; or they are of
-            another run than this; or the folder cannot be written.
+        WriteError: There are rows of an earlier run, and neither `resume` nor `overwrite` is given;
+            or that run had other settings; or the folder cannot be written.
     """
     folder = work_folder(output)
     wanted: Facts = json.loads(json.dumps(facts))
@@ -178,7 +174,7 @@ def open_journal(
 
 
 def file_facts(path: str | PathLike[str]) -> list[object]:
-    """Which file it is: place, size and time of change; its name alone if only GDAL knows it."""
+    """A file's path, size and time of change; its name alone if only GDAL knows it."""
     file = Path(path)
     try:
         stat = file.stat()
@@ -187,20 +183,8 @@ def file_facts(path: str | PathLike[str]) -> list[object]:
     return [str(file.resolve()), stat.st_size, stat.st_mtime_ns]
 
 
-def model_digest(network: Detector) -> str:
-    """Name a model by its configuration and the bytes of its tensors."""
-    import torch  # a scene may be predicted without it, by an exported model
-
-    digest = hashlib.sha256(repr(network.config).encode())
-    for name, tensor in network.state_dict().items():
-        digest.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}".encode())
-        flat = tensor.detach().cpu().contiguous().flatten()
-        digest.update(flat.view(torch.uint8).numpy().data)
-    return digest.hexdigest()
-
-
 def _rows_done(folder: Path, shape: tuple[int, int]) -> int:
-    """The last whole line's number; 0 where there is none that makes sense, or no such rows."""
+    """How many rows are finished, by the last whole line; 0 if it or the rows are missing."""
     height, width = shape
     try:
         # What follows the last line end is half a line.
@@ -235,14 +219,14 @@ def _compare(wanted: Facts, begun: Facts, folder: Path) -> None:
 
 
 def _empty(folder: Path) -> None:
-    """Throw away what an earlier run left; the numbers first, without which rows mean nothing."""
+    """Remove what an earlier run left; first the numbers, without which no row counts."""
     for name in ("rows.txt", "rows.f32", "run.json"):
         (folder / name).unlink(missing_ok=True)
 
 
 def _remove(folder: Path) -> None:
-    """Clear up after a run; one that is killed here must not look as if it had been before."""
-    # First what lets a resumed run replace the outputs, because they are whole.
+    """Remove the folder of a finished run; killed half-way, the run must not look unfinished."""
+    # First the file that lets a resumed run replace the outputs: they are complete.
     (folder / "run.json").unlink(missing_ok=True)
     (folder / "rows.txt").unlink(missing_ok=True)
     shutil.rmtree(folder, ignore_errors=True)
@@ -250,7 +234,7 @@ def _remove(folder: Path) -> None:
 
 @contextmanager
 def _on_disk(folder: Path) -> Iterator[None]:
-    """Errors of the disk in one sentence."""
+    """Turn errors of the disk into one sentence."""
     try:
         yield
     except OSError as error:

@@ -1,45 +1,45 @@
-"""The settings of a scene."""
+"""The settings of a scene: names, types, defaults and help, for Python and the command line."""
 
 from __future__ import annotations
 
 import os
 from dataclasses import dataclass
-from typing import Literal
+from typing import Annotated
 
-from adadino.errors import ConfigError
-from adadino.schema import say
+from adadino.errors import ConfigError, say
+from adadino.runtime.protocol import EngineName, Selection
 
 MOST_READERS = 8
 """More threads than this read no faster: they wait for the disk."""
-MOST = {"tile": 16_384, "readers": 256, "sample": 4096, "batch": 4096}
+LARGEST = {"tile": 16_384, "readers": 256, "sample": 4096, "batch": 4096}
 """What is refused beyond: no memory holds it, or it would be begun and never end."""
 
 
 @dataclass(frozen=True)
 class SceneOptions:
-    """How a scene is predicted."""
+    """How a scene is predicted; an annotated field is an option of the command line, with its help.
 
-    threshold: float = 0.5
-    tile: int = 256
-    """Side of a tile; the size the model was trained on."""
-    overlap: int = 64
-    batch: int | None = None
-    """Tiles per forward pass; None chooses by the device's free memory. On the CPU a scene's tiles
-    always go one by one, because sums of another shape round differently."""
-    selection: Literal["scene", "batch"] = "scene"
-    """Choose the FFN chunks once for the scene, or for every batch, as the paper does."""
-    engine: Literal["auto", "off", "bf16", "fp8", "int8"] = "auto"
-    """The inference engine: `auto` on a GPU only, in bf16; `off`; or a precision."""
+    - The default tile is the size that models are trained on.
+    - On the CPU a scene's tiles go one by one whatever the batch: sums of another shape round
+      differently.
+    - The paper chooses the FFN chunks for every batch. The default here is once for the scene, so
+      that the answer for a place does not depend on which tiles share its batch.
+    """
+
+    threshold: Annotated[float, "Probability from which a pixel changed."] = 0.5
+    bands: Annotated[tuple[int, ...] | None, "Red, green, blue from 1: 3,2,1."] = None
+    scale: Annotated[tuple[float, float] | None, "Raw values that are black and white."] = None
+    register: Annotated[bool, "Apply the estimated shift, if it is reliable."] = False
+    min_area: Annotated[float, "Leave smaller polygons out, m2 (pixels without a CRS)."] = 0.0
+    simplify: Annotated[float, "How far outlines may move, m (pixels without a CRS)."] = 0.0
+    selection: Annotated[Selection, "FFN chunks: once a scene, or per batch."] = "scene"
+    tile: Annotated[int, "Side of a tile in pixels."] = 256
+    overlap: Annotated[int, "Pixels that neighbouring tiles share."] = 64
+    batch: Annotated[int | None, "Tiles per forward pass; auto by free memory."] = None
+    readers: Annotated[int | None, "Threads that read; one per processor, at most 8."] = None
+    engine: Annotated[EngineName, "Inference engine: auto is bf16 on a GPU, else off."] = "auto"
     sample: int = 8
     """Tiles from which a scene's chunks are chosen."""
-    bands: tuple[int, ...] | None = None
-    scale: tuple[float, float] | None = None
-    register: bool = False
-    """Move `after` by the estimated shift, if the estimate is reliable."""
-    min_area: float = 0.0
-    simplify: float = 0.0
-    readers: int | None = None
-    """Threads that read; None takes one for each processor, at most eight."""
 
     def __post_init__(self) -> None:
         if not 0 < self.threshold < 1:
@@ -48,7 +48,7 @@ class SceneOptions:
             value = getattr(self, name)
             if value is not None and value < 1:
                 raise ConfigError(f"{name} is {value}, must be at least 1.")
-        for name, most in MOST.items():
+        for name, most in LARGEST.items():
             value = getattr(self, name)
             if value is not None and value > most:
                 raise ConfigError(f"{name} is {say(value)}, must be at most {most}.")

@@ -1,6 +1,6 @@
 """From finished rows to files: mask, probability, polygons, styles, overview and STAC item.
 
-All of them appear, or none: what was written is taken away again if a later one fails.
+All of them appear, or none: what was written is removed again if a later one fails.
 """
 
 from __future__ import annotations
@@ -18,8 +18,10 @@ from numpy.typing import NDArray
 from rasterio.errors import NotGeoreferencedWarning
 
 from adadino.errors import WriteError
+from adadino.files import work_folder
 from adadino.geo.grid import Grid
 from adadino.geo.polygons.vector import polygons
+from adadino.geo.read.source import ImagePath
 from adadino.geo.write.cog import (
     MASK,
     PROBABILITY,
@@ -32,7 +34,7 @@ from adadino.geo.write.cog import (
 from adadino.geo.write.layers import FORMATS, check_layer, write_layer
 from adadino.geo.write.qml import write_qml
 from adadino.geo.write.stac import no_place
-from adadino.scene.journal import Journal
+from adadino.scene.journal import Journal, clear_remnant, outputs_begun
 from adadino.scene.options import SceneOptions
 
 if TYPE_CHECKING:
@@ -51,9 +53,33 @@ class Targets:
     overview: Path | None = None
     stac: Path | None = None
 
+    @classmethod
+    def named(
+        cls,
+        mask: ImagePath,
+        probability: ImagePath | None,
+        vector: ImagePath | None,
+        overview: ImagePath | None,
+        stac: ImagePath | None,
+    ) -> Targets:
+        """The files by the names a user gives."""
+        others = (probability, vector, overview, stac)
+        return cls(Path(mask), *(None if name is None else Path(name) for name in others))
+
+    @property
+    def roles(self) -> dict[str, Path]:
+        """What was asked for, by what it is; the STAC item lists these."""
+        asked = {
+            "mask": self.mask,
+            "probability": self.probability,
+            "polygons": self.vector,
+            "overview": self.overview,
+        }
+        return {role: path for role, path in asked.items() if path is not None}
+
     @property
     def styles(self) -> dict[Path, list[Kind]]:
-        """The QGIS styles: of a raster and a layer of one name, both in one file."""
+        """The files of QGIS styles; a raster and a layer of one name share one."""
         named: list[tuple[Path | None, Kind]] = [
             (self.mask, "mask"),
             (self.probability, "probability"),
@@ -69,8 +95,19 @@ class Targets:
     @property
     def files(self) -> list[Path]:
         """Every file that will appear under its own name."""
-        asked = (self.mask, self.probability, self.vector, self.overview, self.stac)
-        return [*(path for path in asked if path is not None), *self.styles]
+        items = [] if self.stac is None else [self.stac]
+        return [*self.roles.values(), *items, *self.styles]
+
+    def claim(self, inputs: Iterable[str], *, overwrite: bool, resume: bool) -> None:
+        """Refuse names before work is spent on them; see `check`.
+
+        A run that goes on may replace what the interrupted run of the same mask left.
+        """
+        ours: list[str] = []
+        if resume:
+            clear_remnant(self.mask)
+            ours = outputs_begun(work_folder(self.mask))
+        self.check(inputs, overwrite=overwrite, ours=ours)
 
     def check(self, inputs: Iterable[str], *, overwrite: bool, ours: Iterable[str] = ()) -> None:
         """Refuse names before work is spent on them.
@@ -123,11 +160,11 @@ class Targets:
 
 @contextmanager
 def all_or_none(targets: Targets) -> Iterator[None]:
-    """Take the outputs away again if not all of them can be written."""
+    """Remove the outputs again if not all of them can be written."""
     files = targets.files
     if targets.vector is not None:
-        beside = FORMATS[targets.vector.suffix.lower()].beside
-        files += [targets.vector.with_suffix(suffix) for suffix in beside]
+        companions = FORMATS[targets.vector.suffix.lower()].companions
+        files += [targets.vector.with_suffix(suffix) for suffix in companions]
     older = {path: _identity(path) for path in files}
     try:
         yield
@@ -147,7 +184,7 @@ def _identity(path: Path) -> tuple[int, int] | None:
 
 
 def change_flags(block: NDArray[np.float32], threshold: float) -> NDArray[np.uint8]:
-    """The mask of probabilities: 0, 1, and 255 where there is no data."""
+    """The change mask of probabilities: 0, 1, and 255 where there is no data."""
     flags = (block >= threshold).view(np.uint8)
     flags[np.isnan(block)] = MASK.nodata
     return flags
@@ -193,7 +230,7 @@ def find_polygons(
 ) -> gpd.GeoDataFrame:
     """Outline the changes of a written mask, band by band."""
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", NotGeoreferencedWarning)  # pixel mode has no place
+        warnings.simplefilter("ignore", NotGeoreferencedWarning)  # a scene in pixels has no place
         with rasterio.open(mask) as raster:
             return polygons(
                 raster, journal, grid, min_area=options.min_area, simplify=options.simplify

@@ -23,8 +23,8 @@ CACHE = 192 * 2**20
 """What GDAL may keep of decoded blocks: a band of two 16-bit scenes of 20,000 columns."""
 
 
-class Pair(NamedTuple):
-    """The open dates and what is known of how they lie."""
+class OpenDates(NamedTuple):
+    """Two open dates and what is known of how they lie."""
 
     before: str
     after: str
@@ -34,6 +34,7 @@ class Pair(NamedTuple):
     shift: Shift
     registered: bool
     warnings: tuple[str, ...]
+    open_file: OpenFile = open_dataset
 
 
 @contextmanager
@@ -44,7 +45,7 @@ def open_dates(
     *,
     names: tuple[str, str] | None = None,
     open_file: OpenFile = open_dataset,
-) -> Iterator[Pair]:
+) -> Iterator[OpenDates]:
     """Open the dates on one grid, registered if that was asked for and can be trusted.
 
     Args:
@@ -77,7 +78,9 @@ def open_dates(
                 warnings.simplefilter("ignore", AdaDINOWarning)  # said when it was first opened
                 moved = open_pair(*paths, **kinds, shift=(shift.dy, shift.dx))
             reader = stack.enter_context(moved)
-        yield Pair(*paths, names or paths, reader, shift, registered, (*notes, *found))
+        yield OpenDates(
+            *paths, names or paths, reader, shift, registered, (*notes, *found), open_file
+        )
 
 
 @contextmanager
@@ -89,7 +92,7 @@ def reopen_dates(
     stretch: Stretch,
     shift: Shift,
     registered: bool,
-) -> Iterator[Pair]:
+) -> Iterator[OpenDates]:
     """Open dates of which stretch and shift are known, as `open_dates` left them; say nothing."""
     paths = str(before), str(after)
     moved = (shift.dy, shift.dx) if registered else (0.0, 0.0)
@@ -100,7 +103,7 @@ def reopen_dates(
             reader = open_pair(
                 *paths, bands=options.bands, scale=options.scale, shift=moved, stretch=stretch
             )
-        yield Pair(*paths, paths, stack.enter_context(reader), shift, registered, ())
+        yield OpenDates(*paths, paths, stack.enter_context(reader), shift, registered, ())
 
 
 def _window_reader(reader: PairReader) -> Callable[[int, int, int, int], PairWindow]:

@@ -14,21 +14,21 @@ import dataclasses
 import shutil
 import tempfile
 import weakref
-from collections.abc import Callable, Mapping
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from adadino.errors import ConfigError
-from adadino.files import work_folder
 from adadino.geo.grid import Grid
 from adadino.geo.read.raster import PairReader
 from adadino.geo.read.source import ImagePath, OpenFile, open_dataset
 from adadino.geo.write.cog import BLOCK
 from adadino.geo.write.stac import write_item
-from adadino.runtime.runner import Runner, open_runner
+from adadino.runtime.protocol import Runner
+from adadino.runtime.runner import open_runner
 from adadino.scene.facts import scene_facts, scene_tags
-from adadino.scene.journal import Journal, clear_remnant, open_journal, outputs_begun
+from adadino.scene.journal import Journal, open_journal
 from adadino.scene.options import SceneOptions
 from adadino.scene.outputs import (
     Targets,
@@ -38,9 +38,9 @@ from adadino.scene.outputs import (
     write_vectors,
 )
 from adadino.scene.pace import Report, begin
-from adadino.scene.pair import Pair, check_different, check_size, open_dates
+from adadino.scene.pair import OpenDates, check_different, check_size, open_dates
 from adadino.scene.result import SceneResult
-from adadino.scene.stream import fill
+from adadino.scene.stream import SceneStream, fill
 
 if TYPE_CHECKING:
     from adadino.model.detector import Detector
@@ -98,67 +98,100 @@ def predict_scene(
     """
     options = options or SceneOptions()
     check_different(before, after, names)
-    keep = None
-    if output is None:
-        if resume:
-            raise ConfigError("resume needs an output: its name is how a run is found again.")
-        keep = _TemporaryFolder()
+    keep = _TemporaryFolder() if output is None and not resume else None
+    if keep is not None:
         output = keep.path / "change.tif"
         probability = probability or keep.path / "probability.tif"
-    optional = {"probability": probability, "vector": vector, "overview": overview, "stac": stac}
-    named = {role: Path(path) for role, path in optional.items() if path is not None}
-    targets = Targets(mask=Path(output), **named)
-    if resume:
-        clear_remnant(targets.mask)
-    ours = outputs_begun(work_folder(targets.mask)) if resume else []
-    targets.check((str(before), str(after)), overwrite=overwrite, ours=ours)
+    if output is None:
+        raise ConfigError("resume needs an output: its name is how a run is found again.")
+    targets = Targets.named(output, probability, vector, overview, stac)
+    targets.claim((str(before), str(after)), overwrite=overwrite, resume=resume)
     with ExitStack() as stack:
         begin(progress, "opening")
-        forward = stack.enter_context(open_runner(model, device, options, backbone=backbone))
-        stride = forward.stride
-        if options.tile % stride:
-            raise ConfigError(f"tile is {options.tile}, must be a multiple of {stride} pixels.")
-        pair = stack.enter_context(
-            open_dates(before, after, options, names=names, open_file=open_file)
-        )
-        check_size(pair.reader, stride)
+        forward = stack.enter_context(open_model(model, device, options, backbone=backbone))
+        dates = open_dates(before, after, options, names=names, open_file=open_file)
+        pair = stack.enter_context(dates)
+        check_size(pair.reader, forward.stride)
         targets.check_grid(pair.reader.grid)
         begin(progress, "preparing")
         if opened is not None:
             opened(pair.reader)
-        digest = forward.digest()
-        journal = stack.enter_context(
-            open_journal(
-                targets.mask,
-                (pair.reader.grid.height, pair.reader.grid.width),
-                scene_facts(pair, forward, digest),
-                outputs=[str(path.resolve()) for path in targets.files],
-                resume=resume,
-                overwrite=overwrite,
+        again = {"resume": resume, "overwrite": overwrite}
+        result = _predict(pair, forward, options, targets, progress, **again)
+        return dataclasses.replace(result, keep=keep)
+
+
+@contextmanager
+def open_model(
+    model: Detector | ImagePath,
+    device: str,
+    options: SceneOptions,
+    *,
+    backbone: str | None = None,
+    threads: int | None = None,
+) -> Iterator[Runner]:
+    """Get a model ready for a scene's tiles; see `open_runner`.
+
+    Raises:
+        ConfigError: The model does not take tiles of the size asked for.
+    """
+    with open_runner(
+        model,
+        device,
+        tile=options.tile,
+        batch=options.batch,
+        selection=options.selection,
+        engine=options.engine,
+        backbone=backbone,
+        threads=threads,
+    ) as forward:
+        if options.tile % forward.stride:
+            raise ConfigError(
+                f"tile is {options.tile}, must be a multiple of {forward.stride} pixels."
             )
-        )
-        fill(journal, pair.reader, forward, progress)
+        yield forward
+
+
+def _predict(
+    pair: OpenDates,
+    forward: Runner,
+    options: SceneOptions,
+    targets: Targets,
+    progress: Report | None,
+    *,
+    resume: bool,
+    overwrite: bool,
+) -> SceneResult:
+    """Fill the journal with rows, and make files of them."""
+    digest = forward.digest()
+    tags = scene_tags(pair, forward, options, digest)
+    with open_journal(
+        targets.mask,
+        pair.reader.grid.shape,
+        scene_facts(pair, forward, options, digest),
+        outputs=[str(path.resolve()) for path in targets.files],
+        resume=resume,
+        overwrite=overwrite,
+    ) as journal:
+        fill(journal, SceneStream(pair.reader, forward, options), progress)
         begin(progress, "writing")
-        tags = scene_tags(forward, pair, digest)
-        stack.enter_context(all_or_none(targets))
-        result = _write(journal, targets, pair, forward, tags)
-        result = dataclasses.replace(result, names=names, open_file=open_file, keep=keep)
-        if targets.overview is not None:
-            result.write_overview(targets.overview)
-        if targets.stac is not None:
-            _write_item(result, targets, tags)
-        return result
+        with all_or_none(targets):
+            found = _write(journal, targets, pair, options, tags)
+            notes = (*pair.warnings, *forward.warnings, *_unplaced(pair.reader.grid))
+            result = dataclasses.replace(found, warnings=notes)
+            _present(result, targets, tags)
+    return result
 
 
 def _write(
     journal: Journal,
     targets: Targets,
-    pair: Pair,
-    forward: Runner,
+    pair: OpenDates,
+    options: SceneOptions,
     tags: Mapping[str, object],
 ) -> SceneResult:
     """Make rasters, polygons and styles of the finished rows."""
-    grid, options = pair.reader.grid, forward.options
+    grid = pair.reader.grid
     changed, valid = write_rasters(
         journal.blocks(BLOCK), targets, grid, threshold=options.threshold, tags=tags
     )
@@ -171,7 +204,7 @@ def _write(
         shift=pair.shift,
         registered=pair.registered,
         outputs=tuple(targets.files),
-        warnings=(*pair.warnings, *forward.warnings, *_unplaced(grid)),
+        warnings=(),
         mask_path=targets.mask,
         probability_path=targets.probability,
         before=pair.before,
@@ -179,6 +212,30 @@ def _write(
         threshold=options.threshold,
         bands=options.bands,
         scale=options.scale,
+        names=pair.names,
+        open_file=pair.open_file,
+    )
+
+
+def _present(result: SceneResult, targets: Targets, tags: Mapping[str, object]) -> None:
+    """Write the picture and the STAC item, if they were asked for."""
+    if targets.overview is not None:
+        result.write_overview(targets.overview)
+    if targets.stac is None:
+        return
+    properties = {
+        name.replace("ADADINO_", "adadino:").lower(): value
+        for name, value in tags.items()
+        if name.startswith("ADADINO_")
+    }
+    properties["adadino:change_fraction"] = result.change_fraction
+    write_item(
+        targets.stac,
+        grid=result.grid,
+        outputs=targets.roles,
+        properties=properties,
+        inputs=(result.before, result.after),
+        open_file=result.open_file,
     )
 
 
@@ -189,31 +246,6 @@ class _TemporaryFolder:
         self.path = Path(tempfile.mkdtemp(prefix="adadino-"))
         # tempfile's own class would warn that nobody closed it.
         weakref.finalize(self, shutil.rmtree, self.path, ignore_errors=True)
-
-
-def _write_item(result: SceneResult, targets: Targets, tags: Mapping[str, object]) -> None:
-    assert targets.stac is not None
-    roles = {
-        "mask": targets.mask,
-        "probability": targets.probability,
-        "polygons": targets.vector,
-        "overview": targets.overview,
-    }
-    outputs = {role: path for role, path in roles.items() if path is not None}
-    properties = {
-        name.replace("ADADINO_", "adadino:").lower(): value
-        for name, value in tags.items()
-        if name.startswith("ADADINO_")
-    }
-    properties["adadino:change_fraction"] = result.change_fraction
-    write_item(
-        targets.stac,
-        grid=result.grid,
-        outputs=outputs,
-        properties=properties,
-        inputs=(result.before, result.after),
-        open_file=result.open_file,
-    )
 
 
 def _unplaced(grid: Grid) -> tuple[str, ...]:

@@ -10,8 +10,6 @@
 
 from __future__ import annotations
 
-import base64
-import io
 import shutil
 import tempfile
 import warnings
@@ -19,36 +17,30 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import cached_property
-from html import escape
 from pathlib import Path, PurePath
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 import rasterio
-from affine import Affine
 from numpy.typing import NDArray
-from PIL import Image
 from rasterio.enums import Resampling
 from rasterio.errors import RasterioError
 from rasterio.features import rasterize
 from rasterio.windows import Window
 
-from adadino.errors import AdaDINOError, AdaDINOWarning, InputError, VectorWarning, WriteError
+from adadino.errors import AdaDINOWarning, InputError, VectorWarning, WriteError
 from adadino.files import WAY_OUT
 from adadino.geo.grid import Grid
 from adadino.geo.polygons.vector import measures
 from adadino.geo.read.register import Shift
+from adadino.geo.read.small import coarse_grid, read_pair
 from adadino.geo.read.source import OpenFile, open_dataset
-from adadino.geo.write.cog import CHANGE_COLOUR, check_target
+from adadino.geo.write.cog import check_target
 from adadino.geo.write.layers import write_layer
 from adadino.geo.write.overview import (
-    LEAST_WIDTH,
     SIDE,
-    coarse_grid,
     decimated_shape,
-    draw_overview,
     ground_span,
-    read_pair,
     write_overview,
 )
 from adadino.geo.write.qml import write_qml
@@ -162,35 +154,15 @@ class SceneResult:
         Raises:
             AdaDINOError: matplotlib is not installed.
         """
-        try:
-            import matplotlib.pyplot as plt
-        except ImportError as error:
-            raise AdaDINOError(
-                "plot needs matplotlib, which is not installed: pip install matplotlib"
-            ) from error
-        before, after, change = self._small()
-        extent = _extent(self.grid)
-        colours = np.zeros((*change.shape, 4), np.uint8)
-        colours[change == 1] = (*CHANGE_COLOUR, 255)
-        colours[change == 255] = (214, 216, 220, 255)
-        axes = [ax]
-        if ax is None:
-            wide = self.grid.width > 2 * self.grid.height
-            size = (8, 7) if wide else (13, 5)
-            figure, axes = plt.subplots(
-                *((3, 1) if wide else (1, 3)), figsize=size, sharex=True, sharey=True
-            )
-            figure.set_layout_engine("compressed")
-            for panel, image, name in zip(axes, (before, after), ("Before", "After"), strict=False):
-                panel.imshow(image, extent=extent)
-                panel.set_title(name)
-        axes[-1].imshow(after if ax is not None else _grey(after), extent=extent)
-        axes[-1].imshow(colours, extent=extent, interpolation="nearest")
-        axes[-1].set_title(f"Change: {100 * self.change_fraction:.2f} %")
-        for panel in axes:
-            panel.ticklabel_format(useOffset=False, style="plain")  # coordinates as maps have them
-            panel.locator_params(nbins=3)
-        return axes if ax is None else ax
+        from adadino.scene.pictures import plot
+
+        return plot(self, ax)
+
+    def _repr_html_(self) -> str:
+        """A notebook's view: a small picture and the numbers, in the page's own colours."""
+        from adadino.scene.pictures import as_html
+
+        return as_html(self)
 
     def save(self, folder: Path | str, *, overwrite: bool = False) -> tuple[Path, ...]:
         """Write the result to a folder: all of it or, if anything fails, nothing.
@@ -235,8 +207,8 @@ class SceneResult:
             WriteError: The picture cannot be written.
         """
         span, unit = ground_span(self.grid)
-        before, after, change = self._small()
-        title, share = self._title(), self.change_fraction
+        before, after, change = self.small()
+        title, share = self.title, self.change_fraction
         write_overview(path, before, after, change, title=title, span=span, unit=unit, share=share)
 
     def _rasters(self) -> Iterator[tuple[Literal["mask", "probability"], Path]]:
@@ -273,7 +245,7 @@ class SceneResult:
         except InputError as error:
             warnings.warn(f"there is no overview.png: {error}", AdaDINOWarning, stacklevel=3)
 
-    def _small(self, side: int = SIDE) -> tuple[Picture, Picture, Picture]:
+    def small(self, side: int = SIDE) -> tuple[Picture, Picture, Picture]:
         """Before (h, w, 3), after (h, w, 3) and change (h, w) in few pixels."""
         shape = decimated_shape(self.grid.height, self.grid.width, side=side)
         shift = (self.shift.dy, self.shift.dx) if self.registered else (0.0, 0.0)
@@ -299,56 +271,11 @@ class SceneResult:
         change[(drawn == 1) & (change != 255)] = 1
         return change
 
-    def _title(self) -> str:
+    @property
+    def title(self) -> str:
+        """The names of both dates."""
         before, after = self.names or (self.before, self.after)
         return f"{PurePath(before).name} and {PurePath(after).name}"
-
-    def _repr_html_(self) -> str:
-        """A notebook's view: a small picture and the numbers, in the page's own colours."""
-        rows = "".join(
-            f'<tr><th style="text-align:left;padding-right:1em">{escape(name)}</th>'
-            f'<td style="text-align:left">{escape(value)}</td></tr>'
-            for name, value in self._facts()
-        )
-        notes = "".join(f"<li>{escape(text)}</li>" for text in self.warnings)
-        notes = f'<ul style="opacity:0.8;margin:0.5em 0">{notes}</ul>' if notes else ""
-        return (
-            '<div style="max-width:760px;color:inherit;background:transparent">'
-            f"{self._picture_html()}<table>{rows}</table>{notes}</div>"
-        )
-
-    def _facts(self) -> Iterator[tuple[str, str]]:
-        unit = "pixels" if self.grid.crs is None else "m²"
-        yield "Change", f"{100 * self.change_fraction:.2f} % of the valid area"
-        yield "Polygons", f"{len(self.polygons):,}, together {self.area:,.0f} {unit}"
-        moved = "applied" if self.registered else "not applied"
-        sure = self.shift.problem or f"confidence {self.shift.confidence:.2f}"
-        yield (
-            "Shift",
-            f"{self.shift.dy:+.2f} rows, {self.shift.dx:+.2f} columns ({sure}; {moved})",
-        )
-        yield "Size", f"{self.grid.width:,} x {self.grid.height:,} pixels"
-        yield "Threshold", f"{self.threshold:g}"
-
-    def _picture_html(self) -> str:
-        """The overview as an embedded image; a sentence where the dates can no longer be read."""
-        span, unit = ground_span(self.grid)
-        try:
-            before, after, change = self._small(LEAST_WIDTH)
-        except AdaDINOError as error:  # a cell that shows the numbers beats a traceback
-            return f"<p>There is no picture: {escape(str(error))}</p>"
-        title, share = self._title(), self.change_fraction
-        picture = draw_overview(
-            before, after, change, title=title, span=span, unit=unit, share=share, side=LEAST_WIDTH
-        )
-        file = io.BytesIO()
-        # A palette is a third of the size, and the notebook keeps every picture.
-        picture.quantize(256, Image.Quantize.MEDIANCUT).save(file, format="PNG", optimize=True)
-        text = base64.b64encode(file.getvalue()).decode("ascii")
-        return (
-            f'<img alt="{escape(title)}: before, after and change" style="max-width:100%" '
-            f'src="data:image/png;base64,{text}">'
-        )
 
 
 @contextmanager
@@ -374,19 +301,3 @@ def _as_probability(values: NDArray[Any]) -> NDArray[np.float32]:
     if values.dtype != np.uint16:
         return np.asarray(values, np.float32)
     return np.where(values == 65535, np.nan, values / np.float32(65534)).astype(np.float32)
-
-
-def _grey(image: Picture) -> Picture:
-    """An image in pale grey, where no other colour competes with that of the change."""
-    grey = image.mean(axis=2, keepdims=True) * 0.55 + 255 * 0.35
-    return np.repeat(grey.astype(np.uint8), 3, axis=2)
-
-
-def _extent(grid: Grid) -> tuple[float, float, float, float]:
-    """Left, right, bottom and top of a picture in the coordinates its polygons have."""
-    transform = grid.transform
-    if transform.b or transform.d:
-        transform = Affine.identity()
-    left, top = transform * (0, 0)
-    right, bottom = transform * (grid.width, grid.height)
-    return left, right, bottom, top

@@ -11,7 +11,6 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Generator, Iterable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,21 +19,12 @@ from rasterio.windows import Window
 from adadino.geo.read.raster import PairReader
 from adadino.geo.tile.fill import fill_invalid
 from adadino.geo.tile.tiles import Tile, pad_reflect
+from adadino.runtime.protocol import Images
 
 COLUMNS = 512, 2048
 """The fewest and most columns one thread reads before the next thread's begin."""
 AHEAD = 128 * 2**20
 """The bytes of tiles that may wait for the model."""
-
-
-class Images(NamedTuple):
-    """A tile's two images, holes filled and edges reflected."""
-
-    before: NDArray[np.generic]
-    """(3, size, size), float32 in 0..1, or uint8."""
-    after: NDArray[np.generic]
-    valid: NDArray[np.bool_]
-    """(h, w): the pixels of the tile's window that have data."""
 
 
 Group = Sequence[Tile]

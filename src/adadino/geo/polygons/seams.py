@@ -2,9 +2,9 @@
 
 - Each part keeps, beside its own outlines, which of them touch its four edges, pixel by pixel. Two
   that touch across a border are one change: no geometry has to be compared to find that out.
-- The parts' outlines lie on whole pixel corners, so their union is exact; without the corners that
-  the borders have left on straight edges it is, to the last vertex, what tracing the whole scene
-  gives.
+- The parts' outlines lie on whole pixel corners, so their union is exact. Borders leave corners on
+  straight edges; without those the union equals, to the last vertex, the outline that is traced on
+  the whole scene.
 """
 
 from __future__ import annotations
@@ -74,8 +74,9 @@ def join_parts(parts: Iterable[Part], *, width: int) -> Pieces:
     outlines: list[NDArray[np.object_]] = []
     sums: list[Sums] = []
     parent: list[int] = []
-    below: dict[tuple[int, int], Labels] = {}  # the edges that wait for the part at (row, col)
-    beside: dict[tuple[int, int], Labels] = {}
+    # The edges that wait for the part whose first pixel is at (row, col).
+    below: dict[tuple[int, int], Labels] = {}
+    right_of: dict[tuple[int, int], Labels] = {}
     for part in parts:
         corner, begin = (part.rows.start, part.cols.start), len(parent)
         found, each = part.pieces
@@ -83,13 +84,13 @@ def join_parts(parts: Iterable[Part], *, width: int) -> Pieces:
         outlines.append(found)
         first = each.row * width + each.col
         sums.append(Sums(first, each.count, each.total, each.prob_max))
-        for waiting, edge in ((below, part.top), (beside, part.left)):
+        for waiting, edge in ((below, part.top), (right_of, part.left)):
             other = waiting.pop(corner, None)
             if other is not None:
                 for a, b in touching(other, _from(edge, begin)):
                     join(parent, a - 1, b - 1)
         below[part.rows.stop, part.cols.start] = _from(part.bottom, begin)
-        beside[part.rows.start, part.cols.stop] = _from(part.right, begin)
+        right_of[part.rows.start, part.cols.stop] = _from(part.right, begin)
     if not parent:
         none = np.zeros(0, np.int64)
         return Pieces(np.array([], object), Components(none, none, none, none, np.zeros(0)))

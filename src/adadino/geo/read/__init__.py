@@ -1,1 +1,7 @@
-"""Rasters in: bands, valid pixels, one grid, one stretch, the shift between the dates."""
+"""Two files as one pair.
+
+- `source` opens one image and reads windows of it, straight or warped; `bands` chooses its colours.
+- `raster` opens both on one grid, with one valid mask and one stretch; `stretch` fits that.
+- `register` estimates how far the second date lies off the first.
+- `small` reads both in few pixels, for pictures.
+"""

@@ -122,7 +122,7 @@ class PairReader:
 
     @property
     def holds_bytes(self) -> bool:
-        """Whether `read_bytes` gives all there is to know."""
+        """Whether `read_bytes` loses nothing."""
         return self.stretch is BYTES and not self._warped
 
     def read_bytes(self, window: Window) -> tuple[Bytes, Bytes, NDArray[np.bool_]]:

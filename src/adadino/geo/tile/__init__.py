@@ -1,1 +1,6 @@
-"""Tiles of a scene: where they lie, what fills their gaps, how they are blended."""
+"""A scene as overlapping squares.
+
+- `tiles` plans where they lie, and mirrors the scene beyond its edges.
+- `fill` puts something into holes that the model can look at.
+- `blend` makes rows of the tiles' answers.
+"""

@@ -21,18 +21,17 @@ from adadino.geo.tile.tiles import Tile
 Float = NDArray[np.float32]
 
 
-def blend_weight(tile: int, overlap: int, *, uniform: bool = False) -> Float:
+def blend_weight(tile: int, overlap: int) -> Float:
     """How much each pixel of a tile counts where tiles overlap.
 
     Args:
         tile: Side of a tile.
         overlap: Pixels over which the weight rises, at each side.
-        uniform: Count all pixels alike: plain averaging.
 
     Returns:
         (tile, tile), more than 0 and at most 1.
     """
-    if uniform or overlap == 0:
+    if overlap == 0:
         return np.ones((tile, tile), np.float32)
     from_edge = np.minimum(np.arange(tile), np.arange(tile)[::-1]) + 0.5
     ramp = np.sin(np.pi / 2 * np.minimum(from_edge / overlap, 1)) ** 2
@@ -44,7 +43,7 @@ class Blender:
 
     Add a tile, take the finished rows, and so on until the last::
 
-        blender = Blender(height, width, tiles, blend_weight(512, 128))
+        blender = Blender(height, width, tiles, blend_weight(256, 64))
         for row, block in blender.finished():  # above the first tile: nothing to wait for
             write(row, block)
         for tile in tiles:

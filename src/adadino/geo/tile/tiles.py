@@ -10,7 +10,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TypeVar, overload
 
@@ -71,18 +71,31 @@ class Tile:
         )
 
 
-class Plan(Sequence[Tile]):
-    """The tiles of a scene, row by row; see `plan`. A tile is made when it is asked for."""
+class TilePlan(Sequence[Tile]):
+    """The tiles of a scene, row by row; a tile is made when it is asked for.
+
+    Every pixel of the scene lies in at least one tile.
+    """
 
     def __init__(
         self,
         height: int,
         width: int,
         *,
-        tile: int = 512,
-        overlap: int = 128,
-        offset: tuple[int, int] = (0, 0),
+        tile: int,
+        overlap: int,
     ) -> None:
+        """Cover a scene with overlapping tiles.
+
+        Args:
+            height: Rows of the scene, at least 1.
+            width: Columns of the scene, at least 1.
+            tile: Side of a tile.
+            overlap: Rows and columns that neighbours share.
+
+        Raises:
+            ConfigError: The tile is empty, or the overlap leaves no step between tiles.
+        """
         if tile < 1:
             raise ConfigError(f"a tile of {tile} pixels is empty; choose 1 or more.")
         if not 0 <= overlap < tile:
@@ -91,8 +104,8 @@ class Plan(Sequence[Tile]):
                 f"{tile - 1}."
             )
         self._size, self._scene = tile, (height, width)
-        self._rows = _starts(height, tile, tile - overlap, offset[0])
-        self._cols = _starts(width, tile, tile - overlap, offset[1])
+        self._rows = _starts(height, tile, tile - overlap)
+        self._cols = _starts(width, tile, tile - overlap)
 
     def __len__(self) -> int:
         return len(self._rows) * len(self._cols)
@@ -128,44 +141,12 @@ class Plan(Sequence[Tile]):
         return range(max(first, 0), min(last, len(starts) - 1) + 1)
 
 
-def plan(
-    height: int,
-    width: int,
-    *,
-    tile: int = 512,
-    overlap: int = 128,
-    offset: tuple[int, int] = (0, 0),
-) -> list[Tile]:
-    """Cover a scene with overlapping tiles, row by row.
-
-    Args:
-        height: Rows of the scene, at least 1.
-        width: Columns of the scene, at least 1.
-        tile: Side of a tile.
-        overlap: Rows and columns that neighbours share.
-        offset: Rows and columns to move the whole grid of tiles by.
-
-    Returns:
-        The tiles; every pixel of the scene lies in at least one.
-
-    Raises:
-        ConfigError: The tile is empty, or the overlap leaves no step between tiles.
-    """
-    return list(Plan(height, width, tile=tile, overlap=overlap, offset=offset))
-
-
-def _starts(length: int, tile: int, step: int, offset: int) -> range:
+def _starts(length: int, tile: int, step: int) -> range:
     """First pixels of the tiles along one axis."""
     count = max(1, math.ceil((length - tile) / step) + 1)
     excess = (count - 1) * step + tile - length
-    first = -((excess // 2 - offset) % step)  # in (-step, 0]: the first pixel is covered
-    count = max(1, math.ceil((length - first - tile) / step) + 1)
+    first = -(excess // 2 % step)  # a single tile in a narrow scene has much excess
     return range(first, first + count * step, step)
-
-
-def select(tiles: Iterable[Tile], has_valid: Callable[[Tile], bool]) -> list[Tile]:
-    """Keep the tiles that have something to look at; their numbers stay those of the plan."""
-    return [tile for tile in tiles if has_valid(tile)]
 
 
 def pad_reflect(array: NDArray[Scalar], padding: Padding) -> NDArray[Scalar]:

@@ -39,7 +39,8 @@ from adadino.geo.grid import Grid
 BLOCK = 512
 """Side of a COG's inner tiles; scenes larger than this have overviews."""
 
-Block = NDArray[np.uint8] | NDArray[np.float32]
+Pixels = NDArray[np.uint8] | NDArray[np.float32]
+"""Rows of a mask, or of a probability."""
 
 
 @dataclass(frozen=True)
@@ -92,7 +93,7 @@ class RowWriter:
         self.checksums: list[int] = []
         """One for each row of blocks."""
 
-    def write(self, row: int, block: Block) -> None:
+    def write(self, row: int, block: Pixels) -> None:
         """Take the next rows.
 
         Args:
@@ -126,7 +127,7 @@ class RowWriter:
         with _gdal(self._path):
             self._dataset.close()
 
-    def _stored(self, block: Block) -> Block | NDArray[np.uint16]:
+    def _stored(self, block: Pixels) -> Pixels | NDArray[np.uint16]:
         if not self._scaled:
             return block
         scaled = np.where(np.isnan(block), 65535, np.rint(block * np.float32(65534)))
@@ -140,9 +141,7 @@ def raster_writer(
     layer: Layer,
     *,
     tags: Mapping[str, object] | None = None,
-    inputs: Iterable[Path | str] = (),
     overwrite: bool = False,
-    big: bool = False,
 ) -> Iterator[RowWriter]:
     """Write a raster row by row; it appears when the block ends without an error.
 
@@ -152,31 +151,29 @@ def raster_writer(
         layer: `MASK` or `PROBABILITY`.
         tags: Model, version, threshold, settings: whatever says how the raster came about.
             Values that are not text are written as JSON.
-        inputs: Files that must not be overwritten.
         overwrite: Whether an existing file may be replaced.
-        big: BigTIFF even where the raster would fit without.
 
     Yields:
         The writer; it wants every row.
 
     Raises:
-        WriteError: The target exists, is an input, cannot hold the raster, or cannot be written.
+        WriteError: The target exists, cannot hold the raster, or cannot be written.
     """
     path = Path(path)
-    check_target(path, inputs=inputs, overwrite=overwrite)
+    check_target(path, overwrite=overwrite)
     check_raster(path, grid)
     png = path.suffix.lower() == ".png"
     with beside(path) as scratch:
         rows, made = scratch / "rows.tif", scratch / f"made{path.suffix}"
         with _gdal(path):
             dataset = rasterio.open(rows, "w", **_profile(grid, layer, png=png))
-            _describe(dataset, layer, tags or {})
+            _annotate(dataset, layer, tags or {})
         with closing(RowWriter(path, dataset, layer)) as writer:
             yield writer
         if writer.rows != grid.height:
             raise ValueError(f"{path} got {writer.rows} of {grid.height} rows")
         with _gdal(path):
-            rasterio.shutil.copy(rows, made, **(PNG if png else _cog_options(layer, big=big)))
+            rasterio.shutil.copy(rows, made, **(PNG if png else _cog_options(layer)))
             _verify(made, writer.checksums)
         with atomic(path) as part:
             made.replace(part)
@@ -225,7 +222,7 @@ def check_target(
 
 @contextmanager
 def _gdal(path: Path) -> Iterator[None]:
-    """GDAL's errors in one sentence; no sidecar files, no warning that pixels are pixels."""
+    """Turn GDAL's errors into one sentence; write no sidecar files, warn of no missing place."""
     with warnings.catch_warnings(), rasterio.Env(GDAL_PAM_ENABLED="NO"):
         warnings.simplefilter("ignore", NotGeoreferencedWarning)
         try:
@@ -268,7 +265,7 @@ def _profile(grid: Grid, layer: Layer, *, png: bool) -> dict[str, object]:
     }
 
 
-def _describe(dataset: Any, layer: Layer, tags: Mapping[str, object]) -> None:
+def _annotate(dataset: Any, layer: Layer, tags: Mapping[str, object]) -> None:
     dataset.set_band_description(1, layer.description)
     if layer.colours:
         dataset.colorinterp = [ColorInterp.palette]
@@ -281,7 +278,7 @@ def _text(value: object) -> str:
     return value if isinstance(value, str) else json.dumps(value, sort_keys=True, default=str)
 
 
-def _cog_options(layer: Layer, *, big: bool) -> dict[str, object]:
+def _cog_options(layer: Layer) -> dict[str, object]:
     return {
         "driver": "COG",
         "blocksize": BLOCK,
@@ -290,6 +287,6 @@ def _cog_options(layer: Layer, *, big: bool) -> dict[str, object]:
         "overview_compress": "DEFLATE",
         "overview_predictor": layer.predictor,
         "overview_resampling": layer.overviews,
-        "bigtiff": "YES" if big else "IF_SAFER",
+        "bigtiff": "IF_SAFER",
         "num_threads": "ALL_CPUS",
     }

@@ -23,6 +23,8 @@ from pyogrio.errors import DataSourceError
 from adadino.errors import InputError, VectorWarning, WriteError
 from adadino.files import WAY_OUT, atomic, beside
 
+LAYER = "change"
+"""The layer's name; a Shapefile has only its file's name."""
 EPOCH = "1970-01-01"
 """The day of writing that files record."""
 
@@ -35,7 +37,7 @@ class _Format:
     options: dict[str, str] = field(default_factory=dict)
     names: dict[str, str] = field(default_factory=dict)
     """New names of fields, where the format limits their length."""
-    beside: tuple[str, ...] = ()
+    companions: tuple[str, ...] = ()
     """The suffixes of the files that may belong to one layer beside the named one."""
 
 
@@ -54,15 +56,12 @@ FORMATS = {
 }
 
 
-def write_layer(
-    frame: gpd.GeoDataFrame, path: Path | str, *, layer: str = "change", overwrite: bool = False
-) -> None:
+def write_layer(frame: gpd.GeoDataFrame, path: Path | str, *, overwrite: bool = False) -> None:
     """Write polygons as .gpkg, .geojson, .json, .fgb or .shp; an empty frame as an empty layer.
 
     Args:
         frame: Polygons, as `adadino.geo.polygons.vector.polygons` gives them.
         path: The file. A Shapefile is several files, of which the .shp appears last.
-        layer: The layer's name; a Shapefile has only its file's name.
         overwrite: Whether a file that is there may be replaced.
     """
     path = Path(path)
@@ -84,12 +83,12 @@ def write_layer(
         frame = frame.to_crs("EPSG:4326")
         options |= {"RFC7946": "YES", "COORDINATE_PRECISION": "7"}
     if form.driver != "ESRI Shapefile":
-        options["layer"] = layer
+        options["layer"] = LAYER
 
     with beside(path) as folder:
         draft = folder / path.name
         _save(frame.rename(columns=form.names), draft, form.driver, options)
-        for suffix in form.beside:
+        for suffix in form.companions:
             _publish(draft.with_suffix(suffix), path.with_suffix(suffix))
         _publish(draft, path)
 
@@ -111,14 +110,14 @@ def check_layer(path: Path, crs: pyproj.CRS | None) -> None:
 def _save(frame: gpd.GeoDataFrame, path: Path, driver: str, options: dict[str, str]) -> None:
     multi = bool((frame.geom_type == "MultiPolygon").any())
     with _fixed_date(), warnings.catch_warnings():
-        # We have said in our own words that there is no CRS.
+        # Our own warning has said that there is no CRS.
         warnings.filterwarnings("ignore", message="'crs' was not provided")
         try:
             pyogrio.write_dataframe(
                 frame,
                 path,
                 driver=driver,
-                # Said and not guessed, because an empty frame has no geometry to guess from.
+                # Given, because an empty frame has no geometry to infer it from.
                 geometry_type="MultiPolygon" if multi else "Polygon",
                 promote_to_multi=multi,
                 **options,

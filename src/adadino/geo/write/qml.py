@@ -65,7 +65,7 @@ def _probability(root: Element) -> None:
 
 def _raster(root: Element, renderer: str) -> Element:
     pipe = SubElement(root, "pipe")
-    # Whatever the user's default: between two classes lies no third one.
+    # Whatever the user's default: interpolating two classes would invent a third.
     SubElement(
         SubElement(pipe, "provider"),
         "resampling",

@@ -209,6 +209,6 @@ def _rectangle(parent: Element, name: str, *numbers: float) -> None:
 def _write(path: Path, root: Any) -> None:
     ElementTree.indent(root)
     text = ElementTree.tostring(root, encoding="unicode") + "\n"
-    # One that says the same keeps its date, by which others see whether an input has changed.
+    # An equal file keeps its date, by which others see whether an input has changed.
     if not path.exists() or path.read_text() != text:
         write_atomic(path, text)

@@ -26,13 +26,12 @@ from rasterio.windows import Window
 from adadino.files import write_atomic
 from adadino.geo.grid import Grid
 from adadino.geo.polygons.vector import measures, polygons, sieved
+from adadino.geo.read.small import coarse_grid, read_pair
 from adadino.geo.write.cog import BLOCK, MASK, raster_writer
 from adadino.geo.write.layers import write_layer
 from adadino.geo.write.overview import (
-    coarse_grid,
     decimated_shape,
     ground_span,
-    read_pair,
     write_overview,
 )
 from adadino.web.door import open_foreign

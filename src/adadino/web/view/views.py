@@ -19,8 +19,8 @@ from rasterio.windows import Window
 from adadino.files import atomic, write_atomic
 from adadino.geo.grid import Grid
 from adadino.geo.read.raster import PairReader
+from adadino.geo.read.small import read_pair
 from adadino.geo.read.source import describe
-from adadino.geo.write.overview import read_pair
 from adadino.web.door import open_foreign
 from adadino.web.view.display import TILE, Display
 

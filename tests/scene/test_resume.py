@@ -11,7 +11,7 @@ import pytest
 
 from adadino.data.synthetic import write_geotiff_pair
 from adadino.errors import WriteError
-from tests.scene_runs import a_model, run, run_and_hang
+from tests.scene.runs import a_model, run, run_and_hang
 
 TILES = 15
 SAMPLED = 1  # the chunks of the scene take one forward pass
@@ -35,7 +35,7 @@ def whole(scene, tmp_path_factory):
 def processes():
     """Processes that start with everything imported."""
     context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(["tests.scene_runs"])
+    context.set_forkserver_preload(["tests.scene.runs"])
     return context
 
 

@@ -69,3 +69,21 @@ def two_dates(folder, side=150):
         ) as raster:  # fmt: skip
             raster.write(draw.integers(0, 256, (3, side - 30, side), dtype="uint8"))
     return paths
+
+
+def read(path):
+    with rasterio.open(path) as raster:
+        return raster.read(1)
+
+
+def rewrite(source, target, change, **profile):
+    """Copy a raster with other values."""
+    with rasterio.open(source) as raster:
+        data, new = change(raster.read()), raster.profile | profile
+    with rasterio.open(target, "w", **new) as raster:
+        raster.write(data)
+    return target
+
+
+def files(folder):
+    return {path.name: path.read_bytes() for path in folder.iterdir()}

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from adadino.errors import ConfigError
 from adadino.geo.tile.fill import fill_invalid
-from adadino.geo.tile.tiles import Plan, Tile, pad_reflect, plan, select
+from adadino.geo.tile.tiles import Tile, TilePlan, pad_reflect
 
 sizes = st.integers(1, 50)
 
@@ -17,18 +17,13 @@ sizes = st.integers(1, 50)
 @st.composite
 def choices(draw: st.DrawFn) -> dict[str, object]:
     tile = draw(st.integers(1, 24))
-    offset = st.integers(-50, 50)
-    return {
-        "tile": tile,
-        "overlap": draw(st.integers(0, tile - 1)),
-        "offset": (draw(offset), draw(offset)),
-    }
+    return {"tile": tile, "overlap": draw(st.integers(0, tile - 1))}
 
 
 @given(height=sizes, width=sizes, chosen=choices())
 def test_every_pixel_is_covered_and_no_tile_is_outside(height, width, chosen):
     covered = np.zeros((height, width), int)
-    for tile in plan(height, width, **chosen):
+    for tile in TilePlan(height, width, **chosen):
         window = covered[tile.window]
         assert window.size > 0
         window += 1
@@ -37,7 +32,7 @@ def test_every_pixel_is_covered_and_no_tile_is_outside(height, width, chosen):
 
 @given(height=sizes, width=sizes, chosen=choices())
 def test_tiles_have_one_size_and_are_numbered_row_by_row(height, width, chosen):
-    tiles = plan(height, width, **chosen)
+    tiles = list(TilePlan(height, width, **chosen))
     scene = np.arange(height * width).reshape(height, width)
     for tile in tiles:
         padded = pad_reflect(scene[tile.window], tile.padding)
@@ -48,33 +43,22 @@ def test_tiles_have_one_size_and_are_numbered_row_by_row(height, width, chosen):
 
 
 def test_a_scene_of_exactly_one_tile_is_one_tile_without_padding():
-    (tile,) = plan(512, 512)
+    (tile,) = TilePlan(512, 512, tile=512, overlap=128)
     assert tile == Tile(0, 0, 0, 512, (512, 512))
     assert tile.padding == ((0, 0), (0, 0))
 
 
 def test_neighbours_share_the_overlap_and_both_edges_the_excess():
-    tiles = plan(100, 1000, tile=100, overlap=20)
+    tiles = TilePlan(100, 1000, tile=100, overlap=20)
     starts = [tile.col for tile in tiles]
     assert set(np.diff(starts)) == {80}
     assert abs(-starts[0] - (starts[-1] + 100 - 1000)) <= 1
 
 
-def test_the_offset_moves_the_grid():
-    plain, moved = (plan(300, 300, tile=64, overlap=16, offset=o) for o in ((0, 0), (5, 11)))
-    assert {tile.row % 48 for tile in moved} == {(plain[0].row + 5) % 48}
-    assert {tile.col % 48 for tile in moved} == {(plain[0].col + 11) % 48}
-
-
 @pytest.mark.parametrize(("tile", "overlap"), [(0, 0), (64, 64), (64, -1)])
 def test_settings_without_a_step_are_refused_with_the_value(tile, overlap):
     with pytest.raises(ConfigError, match="choose"):
-        plan(100, 100, tile=tile, overlap=overlap)
-
-
-def test_tiles_without_data_are_left_out_and_the_numbers_stay():
-    kept = select(plan(100, 100, tile=50, overlap=0), lambda tile: tile.col > 0)
-    assert [tile.index for tile in kept] == [1, 3]
+        TilePlan(100, 100, tile=tile, overlap=overlap)
 
 
 @given(
@@ -131,10 +115,10 @@ def test_the_tiles_of_a_rectangle_are_those_of_the_plan_that_reach_into_it(
     row, col = data.draw(st.integers(0, height - 1)), data.draw(st.integers(0, width - 1))
     rows = slice(row, data.draw(st.integers(row + 1, height)))
     cols = slice(col, data.draw(st.integers(col + 1, width)))
-    tiles = Plan(height, width, tile=tile, overlap=overlap)
+    tiles = TilePlan(height, width, tile=tile, overlap=overlap)
     expected = [
         one
-        for one in plan(height, width, tile=tile, overlap=overlap)
+        for one in TilePlan(height, width, tile=tile, overlap=overlap)
         if one.row < rows.stop and one.row + tile > rows.start
         and one.col < cols.stop and one.col + tile > cols.start
     ]  # fmt: skip

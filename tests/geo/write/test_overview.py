@@ -12,7 +12,8 @@ from rasterio.crs import CRS
 
 from adadino.data.synthetic import make_pair
 from adadino.geo.grid import Grid
-from adadino.geo.write import overview
+from adadino.geo.read import small
+from adadino.geo.read.small import coarse_grid, read_pair
 from adadino.geo.write.cog import CHANGE_COLOUR
 from adadino.geo.write.overview import (
     HEADER,
@@ -20,12 +21,10 @@ from adadino.geo.write.overview import (
     NODATA,
     PAPER,
     SIDE,
-    coarse_grid,
     decimated_shape,
     draw_overview,
     ground_span,
     length_text,
-    read_pair,
     round_length,
     write_overview,
 )
@@ -151,7 +150,7 @@ def test_strips_do_not_show(tmp_path, shape, monkeypatch):
     other = write(tmp_path / "b.tif", values, transform=shifted)
     grid = Grid(CRS.from_user_input(UTM), NORTH_UP, 600, 400)
     whole = read_pair(path, other, grid, shape)
-    monkeypatch.setattr(overview, "STRIP_PIXELS", 7 * 600)
+    monkeypatch.setattr(small, "STRIP_PIXELS", 7 * 600)
     strips = read_pair(path, other, grid, shape)
     for one, another in zip(whole, strips, strict=True):
         np.testing.assert_array_equal(one, another)

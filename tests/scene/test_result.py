@@ -26,8 +26,8 @@ from adadino.errors import AdaDINOError, AdaDINOWarning, InputError, VectorWarni
 from adadino.geo.grid import Grid
 from adadino.geo.polygons.vector import polygons
 from adadino.geo.read.register import Shift
+from adadino.geo.read.small import read_pair
 from adadino.geo.write.cog import CHANGE_COLOUR, MASK, PROBABILITY, raster_writer
-from adadino.geo.write.overview import read_pair
 from adadino.scene.result import SceneResult
 from tests.geo.rasters import write
 
@@ -168,7 +168,7 @@ def test_an_overview_of_any_scene(tmp_path, scene):
 
 
 def test_the_dates_are_shown_where_the_result_lies(result):
-    before, after, change = result._small()
+    before, after, change = result.small()
     assert before.shape == (H, W, 3)
     for name, shown in (("before", before), ("after", after)):
         with rasterio.open(getattr(result, name)) as file:
@@ -197,7 +197,7 @@ def test_a_change_smaller_than_a_pixel_of_the_picture_is_still_there(tmp_path):
         writer.write(0, mask)
     frame = polygons(mask, mask.astype(np.float32), result.grid)
     one = dataclasses.replace(result, mask_path=tmp_path / "n.tif", polygons=frame)
-    _, _, change = one._small()
+    _, _, change = one.small()
     assert change.shape < mask.shape
     rows, columns = np.nonzero(change == 1)
     assert 1 <= len(rows) <= 4
@@ -217,12 +217,12 @@ def test_sixteen_bits_are_stretched_together(tmp_path):
     deep = dataclasses.replace(
         result, before=str(tmp_path / "a.tif"), after=str(tmp_path / "b.tif")
     )
-    before, after, _ = deep._small()
+    before, after, _ = deep.small()
     assert before.min() == 0
     assert after.max() == 255
     assert after.mean() > before.mean() + 20  # each date on its own scale would look alike
     fixed = dataclasses.replace(deep, scale=(0.0, 65535.0))
-    assert fixed._small()[0].max() < 15
+    assert fixed.small()[0].max() < 15
 
 
 def test_plot_draws_three_panels_in_the_grids_coordinates(result):

@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 
 from adadino.data.synthetic import make_pair
 from adadino.geo.tile.blend import Blender, blend_weight
-from adadino.geo.tile.tiles import pad_reflect, plan, select
+from adadino.geo.tile.tiles import TilePlan, pad_reflect
+from tests.geo.rasters import MovedPlan
 
 
 def blend(height, width, tiles, answers, weight, *, order=None, drain_every=1, start=0):
@@ -39,7 +40,7 @@ def scenes(draw):
     tile = draw(st.integers(1, 24))
     overlap = draw(st.integers(0, tile - 1))
     offset = (draw(st.integers(-30, 30)), draw(st.integers(-30, 30)))
-    tiles = plan(height, width, tile=tile, overlap=overlap, offset=offset)
+    tiles = list(MovedPlan(height, width, tile=tile, overlap=overlap, offset=offset))
     return height, width, tiles, tile, overlap
 
 
@@ -72,10 +73,10 @@ def test_a_constant_stays_constant(scene, value):
 
 
 @given(scene=scenes())
-def test_uniform_weights_are_plain_averaging(scene):
-    height, width, tiles, size, overlap = scene
+def test_equal_weights_are_plain_averaging(scene):
+    height, width, tiles, size, _ = scene
     answers = random_answers(tiles, size)
-    result = blend(height, width, tiles, answers, blend_weight(size, overlap, uniform=True))
+    result = blend(height, width, tiles, answers, blend_weight(size, 0))
     total, count = np.zeros((2, height, width))
     for tile in tiles:
         total[tile.window] += answers[tile.index][tile.inside]
@@ -111,7 +112,7 @@ def test_a_resumed_map_continues_with_the_same_bytes(scene, data):
 def test_pixels_without_a_tile_are_nan_and_all_rows_still_come(scene, seed):
     height, width, tiles, size, overlap = scene
     run = np.random.default_rng(seed).random(len(tiles)) < 0.3
-    chosen = select(tiles, lambda tile: run[tile.index])
+    chosen = [tile for tile in tiles if run[tile.index]]
     covered = np.zeros((height, width), bool)
     for tile in chosen:
         covered[tile.window] = True
@@ -121,7 +122,7 @@ def test_pixels_without_a_tile_are_nan_and_all_rows_still_come(scene, seed):
 
 
 def test_the_callers_batch_may_be_reused():
-    tiles = plan(8, 24, tile=8, overlap=0)
+    tiles = list(TilePlan(8, 24, tile=8, overlap=0))
     blender = Blender(8, 24, tiles, blend_weight(8, 0))
     buffer = np.empty((8, 8), np.float32)
     for tile in reversed(tiles):
@@ -132,7 +133,7 @@ def test_the_callers_batch_may_be_reused():
 
 
 def test_a_tile_twice_or_of_another_size_is_refused():
-    tiles = plan(16, 16, tile=16, overlap=0)
+    tiles = list(TilePlan(16, 16, tile=16, overlap=0))
     blender = Blender(16, 16, tiles, blend_weight(16, 0))
     with pytest.raises(ValueError, match="is \\(16, 16\\)"):
         blender.add(tiles[0], np.zeros((8, 8), np.float32))
@@ -144,7 +145,7 @@ def test_a_tile_twice_or_of_another_size_is_refused():
 @pytest.mark.parametrize("chosen", ["all", "none"])
 def test_memory_is_a_few_bands_whatever_the_height(chosen):
     height, width, size = 8192, 1024, 64
-    tiles = plan(height, width, tile=size, overlap=16) if chosen == "all" else []
+    tiles = list(TilePlan(height, width, tile=size, overlap=16)) if chosen == "all" else []
     answer = np.full((size, size), 0.5, np.float32)
     tracemalloc.start()
     blender = Blender(height, width, tiles, blend_weight(size, 16))
@@ -171,7 +172,7 @@ def blurred(image, radius=12):
 
 
 def stub_map(scene, size, overlap, offset):
-    tiles = plan(*scene.shape, tile=size, overlap=overlap, offset=offset)
+    tiles = list(MovedPlan(*scene.shape, tile=size, overlap=overlap, offset=offset))
     answers = [blurred(pad_reflect(scene[tile.window], tile.padding)) for tile in tiles]
     return blend(*scene.shape, tiles, answers, blend_weight(size, overlap))
 

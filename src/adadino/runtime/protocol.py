@@ -1,0 +1,76 @@
+"""What a caller needs of a model, whatever runs it. Never imports torch."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import AbstractContextManager
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+Selection = Literal["scene", "batch"]
+EngineName = Literal["auto", "off", "bf16", "fp8", "int8"]
+
+
+class Images(NamedTuple):
+    """A tile's two images, holes filled and edges reflected."""
+
+    before: NDArray[np.generic]
+    """(3, size, size), float32 in 0..1, or uint8."""
+    after: NDArray[np.generic]
+    valid: NDArray[np.bool_]
+    """(h, w): the pixels of the tile's window that have data."""
+
+
+class Answers(Protocol):
+    """The probabilities of a batch, which may still be on their way."""
+
+    def wait(self) -> NDArray[np.float32]:
+        """The probabilities (B, size, size), when they are here."""
+
+
+class Runner(Protocol):
+    """Runs a model over tiles."""
+
+    batch: int
+    """Tiles per forward pass."""
+    chunks: Any
+    """The FFN chunks of every block, if they were chosen for the scene."""
+    warnings: list[str]
+    """What the user was warned of."""
+    stride: int
+    """What the side of a tile must be a multiple of."""
+    kind: str
+    """The kind of device, and the engine's precision there: cpu, cuda, cuda bf16."""
+    threads: int
+    """Threads that a worker must run for the same bits on the CPU."""
+
+    @property
+    def chooses(self) -> bool:
+        """Whether chunks are to be chosen from a sample of tiles first."""
+
+    def choose_chunks(self, sample: Sequence[Images]) -> None:
+        """Choose the chunks."""
+
+    def choose_batch(self) -> None:
+        """Settle how many tiles go through the model at once."""
+
+    def resume(self, *, chunks: list[list[int]] | None, batch: int) -> None:
+        """Take what an interrupted run had chosen."""
+
+    def start(self, tiles: Sequence[Images]) -> Sequence[Answers]:
+        """Start the model on tiles; the answers come in their order."""
+
+    def inference(self) -> AbstractContextManager[None]:
+        """Compute no gradients in this thread, which need not be the one that opened the model."""
+
+    def device_kind(self, name: str) -> str:
+        """The kind of device that a name stands for on this machine."""
+
+    def digest(self) -> str:
+        """Name the model by its content."""
+
+    def tags(self) -> dict[str, object]:
+        """What rasters say of the model."""
