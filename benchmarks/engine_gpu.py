@@ -29,6 +29,7 @@ from pathlib import Path
 import engine_checks
 import engine_parts
 import torch
+from adadino.engine.beside import Beside
 from engine_bench import Bench, Rows, rounded
 from engine_checks import changed
 from engine_first import first, first_child
@@ -42,7 +43,6 @@ from adadino.benchmark.cost import exact_fp32, gflops, wait
 from adadino.benchmark.measured import Protocol, Report, Row
 from adadino.engine import ffn, optimize
 from adadino.engine.adapter import Adapter
-from adadino.engine.beside import Beside
 from adadino.engine.ops import attention, gather, select
 
 BATCHES, SIDES = (1, 2, 4, 8, 16, 32, 64), (256, 512, 1024, 2048, 4096)
@@ -196,9 +196,9 @@ def agreement(b: Bench) -> Rows:
     if b.args.model is None or b.args.data is None:
         yield {"why": "left out: give --model and --data"}
         return
+    from adadino.checkpoint import load
     from adadino.data.folder import PairFolder
     from adadino.evaluation import same_size
-    from adadino.model.checkpoint import load
 
     model = load(b.args.model, device=b.device).eval()
     data = PairFolder(b.args.data, b.args.split)

@@ -19,6 +19,7 @@ from unittest import mock
 
 import torch
 import triton
+from adadino.engine.ops.gather import Chunks
 from torch import Tensor, nn
 from triton.backends import nvidia
 from triton.backends.compiler import GPUTarget
@@ -36,7 +37,6 @@ from adadino.engine.kernels import (
     rope,
     select,
 )
-from adadino.engine.ops.gather import Chunks
 from adadino.model.backbone import rope_tables
 
 POINTERS = {

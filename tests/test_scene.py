@@ -15,12 +15,12 @@ import torch.nn.functional as F
 from PIL import Image
 from typer.testing import CliRunner
 
+from adadino.checkpoint import save
 from adadino.cli.app import app
 from adadino.data.synthetic.world import make_pair, write_geotiff_pair
 from adadino.errors import AdaDINOError, ConfigError, MemoryWarning
 from adadino.geo.tile.tiles import Plan, plan
 from adadino.model.adadino import AdaDINO, Output
-from adadino.model.checkpoint import save
 from adadino.scene import SceneOptions, predict_scene
 from tests.conftest import SMALL, randomise, with_bscs
 from tests.scene_runs import a_model, run

@@ -20,9 +20,8 @@ LVD_MEAN, LVD_STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 Prior = Literal["spatial", "delta", "local"]
 
 
-MOST = {"backbone.depth": 1000}
-"""Beyond it nobody could build the model, only wait for it."""
-MOST_ELSE = 2**17
+LARGEST_DEPTH, LARGEST_WIDTH = 1000, 2**17
+"""Beyond them nobody could build the model, only wait for it."""
 
 
 def _check(ok: bool, message: str) -> None:
@@ -30,8 +29,8 @@ def _check(ok: bool, message: str) -> None:
         raise ConfigError(message)
 
 
-def _check_most(name: str, value: int) -> None:
-    most = MOST.get(name, MOST_ELSE)
+def _check_largest(name: str, value: int) -> None:
+    most = LARGEST_DEPTH if name == "backbone.depth" else LARGEST_WIDTH
     _check(value <= most, f"{name} is {value}, must be at most {most}.")
 
 
@@ -76,11 +75,11 @@ class BackboneConfig:
         for name in ("dim", "depth", "heads", "ffn", "patch"):
             value = getattr(self, name)
             _check(value >= 1, f"backbone.{name} is {value}, must be at least 1.")
-            _check_most(f"backbone.{name}", value)
+            _check_largest(f"backbone.{name}", value)
         _check(
             self.registers >= 0, f"backbone.registers is {self.registers}, must not be negative."
         )
-        _check_most("backbone.registers", self.registers)
+        _check_largest("backbone.registers", self.registers)
         _check(
             self.dim % (4 * self.heads) == 0,
             f"backbone.dim {self.dim} / heads {self.heads} must be a multiple of 4 (axial RoPE).",
@@ -144,7 +143,7 @@ class BSCSConfig:
         for name in ("chunks", "hidden"):
             value = getattr(self, name)
             _check(value >= 1, f"bscs.{name} is {value}, must be at least 1.")
-            _check_most(f"bscs.{name}", value)
+            _check_largest(f"bscs.{name}", value)
         _check(
             1 <= self.k <= self.chunks,
             f"bscs.k is {self.k}, must be between 1 and bscs.chunks = {self.chunks}.",
@@ -195,7 +194,7 @@ class CPGRConfig:
             self.width >= 8 and self.width % 8 == 0,
             f"cpgr.width is {self.width}, must be a positive multiple of 8.",
         )
-        _check_most("cpgr.width", self.width)
+        _check_largest("cpgr.width", self.width)
         _check(
             len(set(self.prior)) == len(self.prior),
             f"cpgr.prior {self.prior} repeats a name; leave one out.",
@@ -253,7 +252,7 @@ class Config:
             _check(
                 bscs.ranking is not None,
                 f"bscs.selection={bscs.selection} needs bscs.ranking: train with selection=learned "
-                "first, then take AdaDINO.rank_chunks over the training set.",
+                "first, then take model.bscs.rank_chunks over the training set.",
             )
         _check(
             not (self.order_invariant and self.cgla.delta == "symmetric"),

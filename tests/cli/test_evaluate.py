@@ -7,10 +7,10 @@ import json
 
 import pytest
 
+from adadino.checkpoint import save
 from adadino.data.folder import PairFolder, fingerprint
 from adadino.data.synthetic.world import write_dataset
 from adadino.model.adadino import AdaDINO
-from adadino.model.checkpoint import save
 from tests.conftest import SMALL, randomise
 
 

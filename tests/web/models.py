@@ -6,8 +6,8 @@ from pathlib import Path
 
 import torch
 
+from adadino import checkpoint
 from adadino.data.synthetic.world import World, make_pair
-from adadino.model import checkpoint
 from adadino.model.adadino import AdaDINO
 from adadino.web.jobs.demo import SEED, SIDE
 from tests.conftest import SMALL, randomise, with_bscs

@@ -46,13 +46,11 @@ def agree(
     for before, after, label in batches:
         first: Tensor | None = None
         for name, model in models.items():
-            device = model.normalize.mean.device
-            images = (image.to(device).float() / 255 for image in (before, after))
-            probability = model(*images, k=k).logits.float().softmax(1)[:, 1]
-            changed = probability >= threshold
+            images = (image.to(model.device).float() / 255 for image in (before, after))
+            changed = model.probability(*images, k=k) >= threshold
             first = changed if first is None else first
             same[name] += int((changed == first).sum())
-            counts[name].append(confusion_counts(changed, label.to(device)).cpu())
+            counts[name].append(confusion_counts(changed, label.to(model.device)).cpu())
         pixels, pairs = pixels + label.numel(), pairs + len(label)
     scores = {name: Confusion.from_counts(torch.stack(c).sum(0)).f1 for name, c in counts.items()}
     base = next(iter(scores.values()))

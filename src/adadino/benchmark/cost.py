@@ -23,8 +23,8 @@ from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from adadino.build import new_model
 from adadino.config import Config
-from adadino.model.checkpoint import new_model
 from adadino.model.detector import Detector
 
 aten = torch.ops.aten
@@ -126,7 +126,7 @@ def throughput(
         recorded: On a CUDA device, time a graph of the pass instead of the host that issues it.
     """
     model.eval()
-    device = model.normalize.mean.device
+    device = model.device
     before, after = (torch.rand(batch, 3, size, size, device=device) for _ in range(2))
     run: Callable[[], Any] = lambda: model(before, after)  # noqa: E731
     with exact_fp32():

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from typing import Literal
 
@@ -18,10 +17,10 @@ import torch
 from torch import Tensor
 
 from adadino.benchmark.cost import exact_fp32, wait
-from adadino.engine.model import Engine, optimize
+from adadino.engine import optimize
 from adadino.errors import ConfigError
 from adadino.model.adadino import AdaDINO
-from adadino.model.detector import Detector, Output
+from adadino.model.detector import Detector
 
 Mode = Literal["paper", "fp32", "fast", "fp8", "int8"]
 MODES: tuple[Mode, ...] = ("paper", "fp32", "fast", "fp8", "int8")
@@ -50,7 +49,7 @@ def make(plain: AdaDINO, mode: Mode, **engine: bool) -> Detector:
     Raises:
         ModeError: The device cannot run it; the message says why.
     """
-    device = plain.normalize.mean.device.type
+    device = plain.device.type
     if mode == "paper":
         return plain
     if mode == "fp8" and device != "cuda":
@@ -83,7 +82,7 @@ def check(model: Detector, plain: AdaDINO, mode: Mode, images: list[Tensor]) -> 
         with arithmetic(mode):
             wait(device)
             began = time.perf_counter()
-            got = without_graph(model)(*fresh, chunks=chunks).logits
+            got = model.unrecorded(*fresh, chunks=chunks).logits
             wait(device)
             taken = time.perf_counter() - began
     error = float((got - expected).norm() / expected.norm())
@@ -94,8 +93,3 @@ def check(model: Detector, plain: AdaDINO, mode: Mode, images: list[Tensor]) -> 
             f"their norm, where {within:.0e} is allowed"
         )
     return taken
-
-
-def without_graph(model: Detector) -> Callable[..., Output]:
-    """A forward pass whose layers can be timed one by one: a replayed graph shows none."""
-    return model.unrecorded if isinstance(model, Engine) else model

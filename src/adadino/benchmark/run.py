@@ -19,14 +19,13 @@ from functools import cache, partial
 from typing import cast
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from adadino.benchmark.cost import exact_fp32, ffn_ms, gflops, wait
 from adadino.benchmark.measured import Protocol, Reference, Report, Row, fill_speedups
-from adadino.benchmark.modes import Mode, ModeError, arithmetic, check, make, without_graph
+from adadino.benchmark.modes import Mode, ModeError, arithmetic, check, make
 from adadino.benchmark.reference import Encode, reference_encoders
 from adadino.config import Config
-from adadino.engine.model import Engine
 from adadino.model.adadino import AdaDINO
 from adadino.model.detector import Detector
 
@@ -199,9 +198,8 @@ def _row(
     batch, size = len(images[0]), images[0].shape[-1]
     cuda = images[0].is_cuda
     with arithmetic(mode):
-        layers = _ffn_layers(model)
-        forward = partial(without_graph(model), *images, k=k)
-        ffn = ffn_ms(layers, forward, images[0].device, times=3 if cuda else 1)
+        forward = partial(model.unrecorded, *images, k=k)  # a replayed graph shows no layers
+        ffn = ffn_ms(model.ffn_layers, forward, images[0].device, times=3 if cuda else 1)
     return Row(
         mode=mode,
         k=k,
@@ -220,13 +218,6 @@ def _row(
 @cache
 def _gflops(config: Config, k: int, size: int) -> float:
     return gflops(config, k=k, size=size)
-
-
-def _ffn_layers(model: Detector) -> list[nn.Module]:
-    if isinstance(model, Engine):
-        return [block.get_submodule("ffn") for block in model.encoder.blocks]
-    assert isinstance(model, AdaDINO)
-    return [block.get_submodule("ffn") for block in model.encoder.backbone.blocks]
 
 
 def _references(

@@ -62,9 +62,9 @@ def describe(
 
     from adadino import paper
     from adadino.benchmark.cost import gflops
+    from adadino.build import new_model
     from adadino.errors import ConfigError
     from adadino.model.adadino import AdaDINO
-    from adadino.model.checkpoint import new_model
     from adadino.model.weights import read_backbone
 
     name, config, trained = find_config(model, preset, backbone)
@@ -116,8 +116,8 @@ def find_config(
     """The name and configuration of what `info` was asked about, and whether it is trained."""
     from adadino import config as presets
     from adadino import schema
+    from adadino.checkpoint import read_settings
     from adadino.errors import ConfigError, WeightsError
-    from adadino.model.checkpoint import read_settings
     from adadino.model.weights import bundled, read_backbone
     from adadino.peers import ABSENT, PEERS, find_peer
 

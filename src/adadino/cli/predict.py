@@ -118,7 +118,7 @@ def _model(name: str, backbone: str | None) -> Detector | str:
         if backbone is not None:
             raise typer.BadParameter(f"{name} holds its backbone; leave --backbone out")
         return name
-    from adadino.model.checkpoint import load
+    from adadino.checkpoint import load
 
     return load(name, backbone=backbone)
 

@@ -99,6 +99,6 @@ def _require(source: str) -> None:
 
     if is_exported(source):
         ExportedModel(source, device="cpu")  # raises, saying what is missing
-    from adadino.model.checkpoint import read_settings
+    from adadino.checkpoint import read_settings
 
     read_settings(source)  # raises the same, or fetches what is on the hub

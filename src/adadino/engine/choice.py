@@ -13,40 +13,39 @@ from typing import Literal
 
 import torch
 
-from adadino.engine.model import Engine, computes_bf16, optimize
+from adadino.engine.model import computes_bf16, optimize
 from adadino.engine.ops import has_triton
-from adadino.engine.ops.norm import layer_norm
+from adadino.engine.ops.block import layer_norm
 from adadino.errors import AdaDINOWarning, ConfigError
-from adadino.model.adadino import AdaDINO
 from adadino.model.detector import Detector
 
 Choice = Literal["auto", "off", "bf16", "fp8", "int8"]
 
 
-def fastest(model: Detector, choice: Choice = "auto") -> Detector:
-    """The model to run in place of a model, on the device where it is.
+def for_inference(model: Detector, choice: Choice = "auto") -> Detector:
+    """The form of a model to predict with, on the device where it is.
 
     Args:
-        model: AdaDINO, a peer, or an engine, which stays what it is.
-        choice: `auto` takes the engine in bf16 on a GPU that computes in it; `off` the model as it
-            is; a precision takes the engine in it, wherever that works.
+        model: AdaDINO, a peer, or an engine, which is returned as it is.
+        choice: `auto` takes the engine in bf16 on a GPU that computes in it, else the model as it
+            is; `off` always takes the model as it is; a precision takes the engine in it.
 
     Raises:
         ConfigError: A precision was asked for that this model or device does not have.
     """
-    if choice == "off" or isinstance(model, Engine):
+    if choice == "off" or model.precision is not None:
         return model
-    device = model.normalize.mean.device
+    device = model.device
     if choice == "auto":
         able = device.type == "cuda" and computes_bf16(device) and has_triton()
-        if not (able and isinstance(model, AdaDINO)):
+        if not able or model.bscs is None:
             return model
         if (problem := kernel_problem(device)) is not None:
             text = f"the inference engine does not run here, the plain model does: {problem}"
             warnings.warn(text, AdaDINOWarning, stacklevel=2)
             return model
         return optimize(model, compile=False)
-    if not isinstance(model, AdaDINO):
+    if model.bscs is None:
         raise ConfigError(
             f"the engine runs AdaDINO, this model is the peer {model.config.peer}; use engine auto "
             f"or off instead of {choice}."

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from adadino import schema
+from adadino.build import kind_of
 from adadino.experiments.table import Row
-from adadino.model.checkpoint import kind_of
 from adadino.training.config import RunConfig, load_run
 
 QUICK = (

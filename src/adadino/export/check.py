@@ -38,8 +38,8 @@ def worst_difference(
     for batch, height, width in shapes:
         before, after = draw.random((2, batch, 3, height, width), np.float32)
         with torch.inference_mode():
-            logits = model(*map(torch.from_numpy, (before, after)), k=k, chunks=chunks).logits
-        expected = logits.softmax(1)[:, 1].numpy()
+            images = map(torch.from_numpy, (before, after))
+            expected = model.probability(*images, k=k, chunks=chunks).numpy()
         got = run(before, after)
         if got.shape != expected.shape or not np.isfinite(got).all():
             return float("inf")

@@ -23,7 +23,7 @@ TILE, OVERLAP = 256, 64
 DINOV3 = "code and trained parts Apache-2.0; contains backbone weights under the DINOv3 License"
 
 
-def describe(model: Detector, **facts: Any) -> dict[str, Any]:
+def metadata_of(model: Detector, **facts: Any) -> dict[str, Any]:
     """Collect the metadata of a model.
 
     Args:

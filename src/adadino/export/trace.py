@@ -18,8 +18,8 @@ from adadino.errors import AdaDINOError
 if TYPE_CHECKING:
     from onnx import ModelProto
 
-LEAST, MOST, MOST_PAIRS = 2, 1 << 14, 1 << 10
-"""Sides and batches the graph takes."""
+SMALLEST_SIDE, LARGEST_SIDE, LARGEST_BATCH = 2, 1 << 14, 1 << 10
+"""Sides and batches that the graph takes."""
 
 
 def trace(module: nn.Module, names: tuple[str, ...], example: Tensor, *, fixed: bool) -> Any:
@@ -34,8 +34,11 @@ def trace(module: nn.Module, names: tuple[str, ...], example: Tensor, *, fixed: 
     Raises:
         AdaDINOError: Torch cannot trace it.
     """
-    dims = {0: Dim("batch", min=1, max=MOST_PAIRS)}
-    dims |= {2: Dim("height", min=LEAST, max=MOST), 3: Dim("width", min=LEAST, max=MOST)}
+    dims = {0: Dim("batch", min=1, max=LARGEST_BATCH)}
+    dims |= {
+        2: Dim("height", min=SMALLEST_SIDE, max=LARGEST_SIDE),
+        3: Dim("width", min=SMALLEST_SIDE, max=LARGEST_SIDE),
+    }
     inputs = tuple(torch.rand_like(example) for _ in names)
     with torch.no_grad(), _tracing(fixed=fixed):
         try:

@@ -15,15 +15,15 @@ from torch.export import ExportedProgram
 from adadino.errors import AdaDINOError, ConfigError, WriteError
 from adadino.export.check import SHAPES, TOLERANCE, Float, Run, refuse, worst_difference
 from adadino.export.freeze import Pairs, choose_chunks, freeze_chunks
-from adadino.export.metadata import TILE, as_text, deepness, describe
-from adadino.export.portable import Pair, SixBands, portable
+from adadino.export.metadata import TILE, as_text, deepness, metadata_of
+from adadino.export.portable import PairGraph, SixBandGraph, portable
 from adadino.export.trace import to_onnx, trace
 from adadino.files import atomic, sole_writer
 from adadino.model.adadino import AdaDINO
 from adadino.model.detector import Detector
 
 SUFFIXES = (".onnx", ".pt2")
-ONNX_MOST = 2**31 - 2**20
+LARGEST_ONNX = 2**31 - 2**20
 """Bytes of the largest ONNX file; it is one protocol buffer."""
 
 
@@ -104,14 +104,14 @@ def export(
     copy = portable(model)
     k = ran = chunks = None  # a peer has no chunks to choose from
     if isinstance(model, AdaDINO) and isinstance(copy, AdaDINO):
-        k = ran = model.config.bscs.k if options.k is None else options.k
+        k = ran = model.bscs.k if options.k is None else options.k
         if options.selection == "static":
             chunks = choose_chunks(model, k, samples)
             ran = k if chunks is None else freeze_chunks(copy, chunks)
-    pair = Pair(copy.half() if options.half else copy, k=ran).eval()
+    pair = PairGraph(copy.half() if options.half else copy, k=ran).eval()
 
     tolerance = TOLERANCE[options.precision]
-    metadata = describe(
+    metadata = metadata_of(
         model,
         k=k,
         chunks=None if k is None else model.config.bscs.chunks,
@@ -141,7 +141,7 @@ def export(
 
 
 def _check(model: Detector, path: Path, options: ExportOptions, *, overwrite: bool) -> None:
-    if not isinstance(model, AdaDINO) and (options.k is not None or options.selection == "static"):
+    if model.bscs is None and (options.k is not None or options.selection == "static"):
         raise ConfigError(
             f"{model.config.peer} has no FFN chunks to choose: leave k and selection out."
         )
@@ -187,7 +187,7 @@ Compare = Callable[[Run], dict[str, Any]]
 
 
 def _write_pt2(
-    part: Path, pair: Pair, options: ExportOptions, size: int | None, compared: Compare
+    part: Path, pair: PairGraph, options: ExportOptions, size: int | None, compared: Compare
 ) -> dict[str, Any]:
     program = trace(pair, ("before", "after"), _example(pair, size), fixed=size is not None)
     torch.export.save(program, part)
@@ -204,7 +204,7 @@ def _write_pt2(
 
 
 def _write_onnx(
-    part: Path, pair: Pair, options: ExportOptions, size: int | None, compared: Compare
+    part: Path, pair: PairGraph, options: ExportOptions, size: int | None, compared: Compare
 ) -> dict[str, Any]:
     from adadino.runtime.exported import open_session, run_pair
 
@@ -212,11 +212,11 @@ def _write_onnx(
     module: nn.Module = pair
     output = "probability"
     if options.deepness:
-        names, module, output = ("image",), SixBands(pair), "classes"
+        names, module, output = ("image",), SixBandGraph(pair), "classes"
     example = _example(pair, size, 6 if options.deepness else 3)
     program: ExportedProgram = trace(module, names, example, fixed=size is not None)
     proto = to_onnx(program, names=names, output=output, opset=options.opset)
-    if proto.ByteSize() > ONNX_MOST:
+    if proto.ByteSize() > LARGEST_ONNX:
         raise AdaDINOError(
             f"the model takes {proto.ByteSize() / 1e9:.1f} GB, more than one ONNX file holds; "
             "export with --half, with --selection static, or to .pt2."

@@ -76,14 +76,6 @@ def pad_to_stride(images: Tensor, stride: int) -> Tensor:
     return images
 
 
-def enlarge(images: Tensor, factor: int) -> Tensor:
-    """Enlarge images (B, 3, H, W) with the paper's interpolation (App. A), in float32."""
-    if factor == 1:
-        return images
-    size = [side * factor for side in images.shape[-2:]]
-    return F.interpolate(images, size, mode="bilinear", align_corners=True, antialias=True)
-
-
 def _read(path: Path, name: str) -> Tensor:
     from PIL import Image, UnidentifiedImageError
 

@@ -13,21 +13,16 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from adadino.model.pair import split_dates
+from adadino.model.sizes import Sizes
 
 SCALES = (2.0, 1.0, 0.5, 0.25)
 """Sides of P2..P5 as multiples of the token grid: 64, 32, 16, 8 for 32 x 32 tokens."""
 
 
-def level_size(grid: tuple[int, int], scale: float) -> tuple[int, int]:
-    """Rows and columns of a pyramid level; halves round up, and a level has at least one cell."""
-    if scale >= 1:
-        return int(scale) * grid[0], int(scale) * grid[1]
-    parts = round(1 / scale)
-    return -(-grid[0] // parts), -(-grid[1] // parts)
-
-
 class Neck(nn.Module):
     """One scale: reduce, resize, mix locally, widen."""
+
+    sizes = Sizes()
 
     def __init__(self, *, dim: int, width: int, scale: float, reduced: int = 32) -> None:
         super().__init__()
@@ -40,11 +35,7 @@ class Neck(nn.Module):
 
     def forward(self, features: Tensor) -> Tensor:
         """Map (2B, D, h, w) to (2B, width, s h, s w)."""
-        x = self.reduce(features)
-        size = level_size((x.shape[-2], x.shape[-1]), self.scale)
-        if self.scale != 1:
-            # float32: the antialiased kernel does not exist in bf16 on every device.
-            x = F.interpolate(x.float(), size, mode="bilinear", antialias=True).to(x.dtype)
+        x = self.sizes.resize(self.reduce(features), self.scale)
         x = F.silu(self.norm1(x))
         x = F.silu(self.norm2(self.local(x)))
         return self.widen(x)

@@ -18,6 +18,7 @@ from torch import Tensor, nn
 
 from adadino.model.lite0 import CHANNELS, Lite0
 from adadino.model.pair import split_dates
+from adadino.model.sizes import Sizes
 
 LEVELS = 4
 """Maps of EfficientNet-lite0 that are used: strides 2, 4, 8, 16."""
@@ -52,6 +53,8 @@ class Compare(nn.Module):
 class Stream(nn.Module):
     """EfficientNet-lite0, compared at four strides, and the step that sharpens."""
 
+    sizes = Sizes()
+
     def __init__(self, width: int) -> None:
         super().__init__()
         self.trunk = Lite0(LEVELS)
@@ -75,7 +78,8 @@ class Stream(nn.Module):
         """Add what was seen to the differences D_2..D_5, each level to that of its size."""
         levels = evidence.levels
         finer, coarsest = differences[: len(levels)], differences[len(levels) :]
-        return [d + level for d, level in zip(finer, levels, strict=True)] + coarsest
+        pairs = zip(finer, levels, strict=True)
+        return [d + self.sizes.match(level, d) for d, level in pairs] + coarsest
 
     def refine(self, logits: Tensor, evidence: Evidence) -> Tensor:
         """Logits (B, 2, h, w) at a quarter of the image's size -> at half of it."""

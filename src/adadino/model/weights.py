@@ -14,7 +14,6 @@ import hashlib
 import json
 import math
 import os
-import re
 import warnings
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -24,6 +23,7 @@ from torch import Tensor
 
 from adadino.config import LVD_MEAN, LVD_STD, PRESETS, SAT_MEAN, SAT_STD, BackboneConfig
 from adadino.errors import NormalizationWarning, WeightsError
+from adadino.hub import fetch, is_hub_id
 from adadino.model.backbone import Backbone
 from adadino.model.layouts import find_layout, translate
 
@@ -151,36 +151,6 @@ def read_tensors(path: Path) -> dict[str, Tensor]:
             "Face or timm publish it."
         )
     return data
-
-
-def is_hub_id(source: object) -> bool:
-    """Whether a name that is no file here can be `owner/repository` on the hub."""
-    name = str(source)
-    is_file_name = name.endswith((".pth", ".safetensors"))
-    shaped = re.fullmatch(r"\w[\w.-]*/\w[\w.-]*", name) is not None
-    # In a folder that is here, a name is a mistyped path and nothing to look for elsewhere.
-    return shaped and not is_file_name and not os.path.exists(os.path.dirname(name))  # noqa: PTH110, PTH120
-
-
-def fetch(source: str) -> Path:
-    """Bring a hub repository's weights into the local cache and return their folder."""
-    try:
-        import huggingface_hub
-    except ImportError as error:
-        raise WeightsError(
-            f"{source} is neither a file nor a folder here; to fetch it as a hub id: "
-            "pip install 'adadino[hub]'."
-        ) from error
-    try:
-        return Path(
-            huggingface_hub.snapshot_download(source, allow_patterns=["*.json", "*.safetensors"])
-        )
-    except Exception as error:  # gated, refused, unknown, offline: each its own type
-        reason = str(error).strip().splitlines()[0][:200] if str(error) else type(error).__name__
-        raise WeightsError(
-            f"there is no {source} here, and it cannot be fetched from the hub: {reason}. If it is "
-            "gated, accept its licence and log in, or download it by hand and give the file."
-        ) from error
 
 
 def _read(source: str | Path) -> tuple[dict[str, Tensor], dict[str, Any]]:

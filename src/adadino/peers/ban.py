@@ -98,7 +98,7 @@ class BAN(FrozenPeer):
     def compare(self, before: Tensor, after: Tensor) -> tuple[Tensor, list[Tensor]]:
         """See `Peer.compare`."""
         images = torch.cat((before, after))
-        features = self.encode(self.prepare(self.enlarge(images)))
+        features = self.encode(self.prepare(self.sizes.enlarge(images, self.config.scale)))
         maps = [self.branch.stages[0](self.prepare(images))]
         for i, bridge in enumerate(self.bridges):
             maps.append(bridge(self.branch.stages[i + 1](maps[-1]), features[i + 1]))

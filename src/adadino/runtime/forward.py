@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, NamedTuple, TypeVar
 import torch
 from torch import Tensor
 
-from adadino.engine import Engine, fastest
+from adadino.engine import Engine, for_inference
 from adadino.errors import AdaDINOError, MemoryWarning
 from adadino.model.bscs import top_chunks
 from adadino.scene.journal import model_digest
@@ -66,7 +66,7 @@ class Forward:
     """
 
     def __init__(self, network: Detector, options: SceneOptions) -> None:
-        self.model, self.network = network, fastest(network, options.engine)
+        self.model, self.network = network, for_inference(network, options.engine)
         self.engine = self.network.precision if isinstance(self.network, Engine) else None
         self.device = network.normalize.mean.device
         self.options = options

@@ -86,7 +86,7 @@ def open_runner(
         return
     import torch
 
-    from adadino.model.checkpoint import load
+    from adadino.checkpoint import load
     from adadino.runtime.devices import choose_device
     from adadino.runtime.forward import Forward
 

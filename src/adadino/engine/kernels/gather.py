@@ -13,7 +13,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from adadino.engine.ops.gather import Chunks
+from adadino.engine.ops.block import Chunks
 
 TILE = 8192
 """Numbers that a program copies."""
@@ -81,7 +81,7 @@ def _gather(
 
 
 def gather(chunks: Chunks, keep: Tensor) -> Chunks:
-    """See `kernels.gather.gather`."""
+    """See `ops.block.gather`."""
     up, scale, bias, down = chunks
     assert all(t.is_contiguous() for t in (up, bias, down))
     assert keep.is_contiguous()

@@ -68,7 +68,7 @@ def _layer_norm(
 def layer_norm(
     x: Tensor, *, shift: Tensor, weight: Tensor, bias: Tensor, eps: float, kind: Kind | None = None
 ) -> Rows:
-    """See `kernels.norm.layer_norm`."""
+    """See `ops.block.layer_norm`."""
     D = x.shape[-1]
     rows = x.numel() // D
     out, scales = _rows_like(x, kind)
@@ -158,7 +158,7 @@ def layer_norm_pooled(
     eps: float,
     kind: Kind | None = None,
 ) -> tuple[Rows, Tensor]:
-    """See `kernels.norm.layer_norm_pooled`."""
+    """See `ops.block.layer_norm_pooled`."""
     pairs, tokens, D = x.shape[0] // 2, x.shape[1], x.shape[2]
     out, scales = _rows_like(x, kind)
     held = POOL_TOKENS_OF_FEW if pairs <= FEW_PAIRS else POOL_TOKENS
@@ -223,7 +223,7 @@ def _pair_norm(
 
 
 def pair_norm(x: Tensor, *, prefix: int, shift: Tensor, eps: float = 1e-5) -> tuple[Tensor, Tensor]:
-    """See `kernels.norm.pair_norm`."""
+    """See `ops.adapter.pair_norm`."""
     pairs, tokens, D = x.shape[0] // 2, x.shape[1], x.shape[2]
     features = x.new_empty(pairs, tokens - prefix, 2, D)
     relation = torch.empty_like(features)

@@ -114,7 +114,7 @@ def _decide(
 def select(
     parts: Tensor, *, weight1: Tensor, bias1: Tensor, weight2: Tensor, bias2: Tensor, k: int
 ) -> tuple[Tensor, Tensor]:
-    """See `kernels.select.select`."""
+    """See `ops.block.select`."""
     assert all(t.is_contiguous() for t in (parts, weight1, weight2))
     B, count, width = parts.shape
     chunks, hidden = weight2.shape

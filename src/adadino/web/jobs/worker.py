@@ -162,15 +162,15 @@ class Worker:
 
         An exported one by its path: every scene opens it, which takes less than a tile does.
         """
-        from adadino.engine import fastest
-        from adadino.model.checkpoint import load
+        from adadino.checkpoint import load
+        from adadino.engine import for_inference
 
         if is_exported(self.sources[name]):
             return self.sources[name]
         if self._held is None or self._held[0] != name:
             self._held = None  # before the next one is loaded: two may not fit
             model = load(self.sources[name], backbone=self.backbone, device=self.device)
-            self._held = (name, fastest(model.eval(), self.engine))
+            self._held = (name, for_inference(model.eval(), self.engine))
         return self._held[1]
 
     def _measure(self, network: Any) -> float:

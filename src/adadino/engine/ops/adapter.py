@@ -1,4 +1,4 @@
-"""What CGLA does between its matrix products, on maps that lie as tokens (B, h, w, C).
+"""CGLA's operations that are not matrix products, on maps that lie as tokens (B, h, w, C).
 
 GroupNorm is split in two: `group_affine` turns the statistics into one scale and one shift per
 channel, and `affine_silu` or `context` applies them.
@@ -13,9 +13,27 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from adadino.engine.ops import on_gpu
+from adadino.model.pair import split_dates
 
 Affine = tuple[Tensor, Tensor]
 """Scale and shift, each (B, C) float32."""
+
+
+def pair_norm(x: Tensor, *, prefix: int, shift: Tensor, eps: float = 1e-5) -> tuple[Tensor, Tensor]:
+    """CGLA's view of a pair, from tokens (2B, N, D) in one reading.
+
+    Returns:
+        The normalised patch tokens of both dates [F1, F2], and their relation [|F1 - F2|, F1 * F2],
+        each (B, hw, 2, D). They are never put together into the 4D of Eq. 2.
+    """
+    if on_gpu(x):
+        from adadino.engine.kernels.norm import pair_norm as kernel
+
+        return kernel(x, prefix=prefix, shift=shift, eps=eps)
+    tokens = F.layer_norm((x[:, prefix:].float() + shift).to(x.dtype), x.shape[-1:], eps=eps)
+    first, second = split_dates(tokens)
+    relation = torch.stack(((first - second).abs(), first * second), dim=2)
+    return torch.stack((first, second), dim=2), relation
 
 
 def group_affine(x: Tensor, norm: nn.GroupNorm) -> Affine:
@@ -82,3 +100,57 @@ def context(
     y = affine_silu(x, affine)
     gate = torch.sigmoid(y.float() @ w_spatial.float() + b_spatial.float())
     return y, gate, y.float().mean(1, keepdim=True)
+
+
+def gated_residual_(
+    x: Tensor,
+    local: Tensor,
+    delta: Tensor,
+    *,
+    gate_spatial: Tensor,
+    gate_channel: Tensor,
+    gamma_self: Tensor,
+    gamma_delta: Tensor,
+    sign: int,
+    features: Tensor | None = None,
+) -> Tensor:
+    """Add CGLA's residual to the patch tokens of both dates, in place.
+
+    Args:
+        x: Tokens (2B, N, D), prefix included.
+        local: f_loc of both dates (B, hw, 2, D).
+        delta: f_delta of the pair (B, hw, D).
+        gate_spatial: (B, hw), float32.
+        gate_channel: (B, D), float32.
+        gamma_self: (D,), eta included, float32.
+        gamma_delta: (D,), eta included, float32; zeros for no injection.
+        sign: The delta's sign in the second date: -1 antisymmetric, +1 symmetric.
+        features: F1 and F2 (B, hw, 2, D) if the delta takes its sign from tanh(F1 - F2).
+
+    Returns:
+        q_delta (B, hw): the channel mean of the gated delta's magnitude, float32.
+    """
+    if on_gpu(x):
+        from adadino.engine.kernels.residual import gated_residual_ as kernel
+
+        return kernel(
+            x,
+            local,
+            delta,
+            gate_spatial=gate_spatial,
+            gate_channel=gate_channel,
+            gamma_self=gamma_self,
+            gamma_delta=gamma_delta,
+            sign=sign,
+            features=features,
+        )
+    gate = gate_channel[:, None] * gate_spatial[..., None]  # (B, hw, D)
+    d = gate * delta.float()
+    if features is not None:
+        d = d * torch.tanh((features[:, :, 0] - features[:, :, 1]).float())
+    prefix = x.shape[1] - local.shape[1]
+    temporal = d * gamma_delta
+    for date, tokens in enumerate(split_dates(x[:, prefix:])):
+        update = gate * gamma_self * local[:, :, date].float()
+        tokens.add_((update + (temporal if date == 0 else sign * temporal)).to(x.dtype))
+    return d.abs().mean(-1)

@@ -1,7 +1,8 @@
-"""One CUDA graph per input shape: the host issues a forward pass in one go.
+"""What only a GPU has: one CUDA graph per input shape, and a second stream.
 
-Recording costs four passes, so a shape is recorded when it comes twice in a row: a scene's full
-batches are, its last one is not. Of too many shapes the one that was not used for longest goes.
+With a graph the host issues a forward pass in one go. Recording costs four passes, so a shape is
+recorded when it comes twice in a row: a scene's full batches are, its last one is not. Of too many
+shapes the one that was not used for longest goes.
 
 Inputs are copied into the graph's own buffers, and what it computed is copied out of them, so a
 result stays what it was when the next batch runs. Threads take turns, because those buffers are
@@ -10,7 +11,8 @@ shared.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from threading import Lock
 from typing import Any, NamedTuple
 
@@ -18,7 +20,7 @@ import torch
 from torch import Tensor
 from torch.utils import _pytree
 
-MOST = 8
+GRAPHS_KEPT = 8
 """Graphs kept at a time."""
 WARM_UP = 3
 """Runs before recording: libraries choose their algorithms, Triton compiles."""
@@ -74,7 +76,7 @@ class Graphs:
             )
 
     def _make_room(self) -> None:
-        while len(self.recorded) >= MOST:
+        while len(self.recorded) >= GRAPHS_KEPT:
             torch.cuda.synchronize()  # a graph that still runs must not be destroyed
             del self.recorded[next(iter(self.recorded))]
 
@@ -93,3 +95,28 @@ class Graphs:
         with torch.cuda.graph(graph, pool=self.pool, capture_error_mode="thread_local"):
             output = run(*inputs, k=k)
         return _Recorded(graph, inputs, output)
+
+
+class SideStream:
+    """A second stream, for what can begin earlier than it is needed; without a GPU it does nothing.
+
+    Tensors it reads must live until `join`, or their memory is given away.
+    """
+
+    def __init__(self, device: torch.device) -> None:
+        self.stream = torch.cuda.Stream(device) if device.type == "cuda" else None
+
+    @contextmanager
+    def fork(self) -> Iterator[None]:
+        """Run the body on the second stream, beside what follows it."""
+        if self.stream is None:
+            yield
+            return
+        self.stream.wait_stream(torch.cuda.current_stream(self.stream.device))
+        with torch.cuda.stream(self.stream):
+            yield
+
+    def join(self) -> None:
+        """Wait, on the device, for what was forked."""
+        if self.stream is not None:
+            torch.cuda.current_stream(self.stream.device).wait_stream(self.stream)
