@@ -45,7 +45,7 @@ def near_rows(got: Rows, expected: Rows, dtype: torch.dtype) -> None:
         return
     near(got.scale, expected.scale, dtype)
     # Triton's interpreter loses a carry into the exponent when it rounds to e4m3, now and then; a
-    # GPU does not (benchmarks/engine_kernels.py). In bf16 the plain rows were rounded once before.
+    # GPU does not (benchmarks/engine_checks.py). In bf16 the plain rows were rounded once before.
     same = got.values.float() == expected.values.float()
     assert same.float().mean() > (0.9 if dtype == torch.float32 else 0.8)
     error = got.values.float() - expected.values.float()

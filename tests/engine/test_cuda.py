@@ -1,4 +1,4 @@
-"""When a pass is recorded. Recording itself needs a GPU (`benchmarks/engine_kernels.py`)."""
+"""When a pass is recorded. Recording itself needs a GPU (`benchmarks/engine_checks.py`)."""
 
 from __future__ import annotations
 
