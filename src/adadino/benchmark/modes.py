@@ -1,27 +1,33 @@
-"""The modes of a benchmark, and whether what one answers may be timed.
+"""What a benchmark compares: the modes of our model, and transformers' encoder beside them.
 
 - `paper`: the plain model, fp32, TF32 off, eager.
 - `fp32`: the engine in the same arithmetic, not compiled.
 - `fast`: the engine, bf16 where the device computes in it.
 - `fp8`, `int8`: the engine with the frozen weights in eight bits; on a GPU, on a CPU.
+
+A mode is timed only if its answers are the plain model's (`check`). The outside reference is
+transformers' `DINOv3ViTModel` of the same shape: the encoder alone, as others run it.
 """
 
 from __future__ import annotations
 
 import math
 import time
+from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from typing import Literal
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from adadino.benchmark.cost import exact_fp32, wait
+from adadino.config import BackboneConfig
 from adadino.engine import optimize
 from adadino.errors import ConfigError
 from adadino.model.adadino import AdaDINO
 from adadino.model.detector import Detector
 
+Encode = Callable[[Tensor], object]
 Mode = Literal["paper", "fp32", "fast", "fp8", "int8"]
 MODES: tuple[Mode, ...] = ("paper", "fp32", "fast", "fp8", "int8")
 
@@ -93,3 +99,42 @@ def check(model: Detector, plain: AdaDINO, mode: Mode, images: list[Tensor]) -> 
             f"their norm, where {within:.0e} is allowed"
         )
     return taken
+
+
+def reference_encoders(
+    backbone: BackboneConfig, device: torch.device
+) -> dict[str, Callable[[], Encode]]:
+    """Makers of the encoder by name: fp32 eager, bf16 eager, and on a GPU bf16 compiled.
+
+    Raises:
+        ImportError: transformers is not installed, or too old to have DINOv3.
+    """
+    from transformers import DINOv3ViTConfig, DINOv3ViTModel
+
+    config = DINOv3ViTConfig(
+        hidden_size=backbone.dim,
+        intermediate_size=backbone.ffn,
+        num_hidden_layers=backbone.depth,
+        num_attention_heads=backbone.heads,
+        num_register_tokens=backbone.registers,
+        use_gated_mlp=backbone.gated,
+    )
+
+    def make(dtype: torch.dtype, compiled: bool) -> Callable[[], Encode]:
+        def build() -> Encode:
+            with device:
+                model: nn.Module = DINOv3ViTModel(config)
+            model.to(dtype).eval()
+            if compiled:
+                model.compile(dynamic=False)
+            return lambda images: model(images.to(dtype))
+
+        return build
+
+    makers = {
+        "fp32 eager": make(torch.float32, False),
+        "bf16 eager": make(torch.bfloat16, False),
+    }
+    if device.type == "cuda":
+        makers["bf16 compiled"] = make(torch.bfloat16, True)
+    return makers

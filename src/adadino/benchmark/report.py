@@ -1,14 +1,18 @@
-"""A benchmark for people: Markdown, CSV and a plot; the paper's figures in columns of their own."""
+"""What a benchmark found, and the same for people: Markdown, CSV and a plot.
+
+The paper's figures have columns of their own.
+"""
 
 from __future__ import annotations
 
 import csv
+import dataclasses
 import io
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from adadino import paper
-from adadino.benchmark.measured import Reference, Report, Row
 from adadino.files import write_atomic
 
 OURS = ("GFLOPs", "FFN ms/pair", "pairs/s", "speed-up")
@@ -24,6 +28,72 @@ HEADER = [
 ]
 
 
+@dataclass(frozen=True)
+class Measurement:
+    """One measurement."""
+
+    mode: str
+    k: int
+    batch: int
+    size: int
+    gflops: float
+    """One pair, by the paper's counting."""
+    pairs_per_s: float
+    speedup: float | None
+    """Over k = C of the same mode, batch and size; None where that was not measured."""
+    over_fp32: float | None
+    """Over `paper` at k = C: the plain model, eager; None where that was not measured."""
+    ffn_ms: float
+    """All feed-forward layers, per pair; the engine gathers beside the attention, not in it."""
+    memory_gb: float | None
+    """Peak of the device's memory, weights included; an engine's without the plain model that it
+    was made from. None on a CPU."""
+    first_call_s: float
+    """The first batch: compilation and recording."""
+
+
+@dataclass(frozen=True)
+class Reference:
+    """An encoder that is not ours, on the same images at the size that our encoder sees."""
+
+    name: str
+    batch: int
+    size: int
+    pairs_per_s: float
+
+
+@dataclass
+class Report:
+    """A whole benchmark."""
+
+    rows: list[Measurement] = field(default_factory=list)
+    reference: list[Reference] = field(default_factory=list)
+    skipped: list[str] = field(default_factory=list)
+    """What was asked for and not measured, each with its reason."""
+
+
+@dataclass(frozen=True)
+class Protocol:
+    """How many batches run."""
+
+    warmup: int = 5
+    measured: int = 20
+
+
+def fill_speedups(report: Report, full: int) -> None:
+    """Set every row's speed-ups, where what they are relative to was measured, too."""
+    base = {
+        (row.mode, row.batch, row.size): row.pairs_per_s for row in report.rows if row.k == full
+    }
+    for index, row in enumerate(report.rows):
+        mine, plain = (base.get((mode, row.batch, row.size)) for mode in (row.mode, "paper"))
+        report.rows[index] = dataclasses.replace(
+            row,
+            speedup=row.pairs_per_s / mine if mine else None,
+            over_fp32=row.pairs_per_s / plain if plain else None,
+        )
+
+
 def cells(report: Report, *, published: bool) -> list[list[str]]:
     """The rows as text.
 
@@ -34,7 +104,7 @@ def cells(report: Report, *, published: bool) -> list[list[str]]:
     return [_cells(row, published=published) for row in report.rows]
 
 
-def quoted(row: Row) -> dict[str, float]:
+def quoted(row: Measurement) -> dict[str, float]:
     """What Table 3 has for a row: GFLOPs of any batch of its images, times of its batch of 16."""
     found = {"gflops": paper.GFLOPS.get(row.k)} if row.size == 256 else {}
     if found and row.batch == 16:
@@ -44,7 +114,7 @@ def quoted(row: Row) -> dict[str, float]:
     return {name: value for name, value in found.items() if value is not None}
 
 
-def _cells(row: Row, *, published: bool) -> list[str]:
+def _cells(row: Measurement, *, published: bool) -> list[str]:
     theirs = quoted(row) if published else {}
     text = [row.mode, str(row.k), str(row.batch), str(row.size)]
     for name, form in (

@@ -22,9 +22,16 @@ import torch
 from torch import Tensor
 
 from adadino.benchmark.cost import exact_fp32, ffn_ms, gflops, wait
-from adadino.benchmark.measured import Protocol, Reference, Report, Row, fill_speedups
-from adadino.benchmark.modes import Mode, ModeError, arithmetic, check, make
-from adadino.benchmark.reference import Encode, reference_encoders
+from adadino.benchmark.modes import (
+    Encode,
+    Mode,
+    ModeError,
+    arithmetic,
+    check,
+    make,
+    reference_encoders,
+)
+from adadino.benchmark.report import Measurement, Protocol, Reference, Report, fill_speedups
 from adadino.config import Config
 from adadino.model.adadino import AdaDINO
 from adadino.model.detector import Detector
@@ -129,7 +136,7 @@ def _free() -> None:
 
 def _measure(
     model: Detector, mode: Mode, k: int, images: list[Tensor], protocol: Protocol, plain: int
-) -> Row:
+) -> Measurement:
     device = images[0].device
     if device.type == "cuda":
         torch.cuda.reset_peak_memory_stats(device)
@@ -194,13 +201,13 @@ def _row(
     seconds: float,
     first: float,
     memory: float | None = None,
-) -> Row:
+) -> Measurement:
     batch, size = len(images[0]), images[0].shape[-1]
     cuda = images[0].is_cuda
     with arithmetic(mode):
         forward = partial(model.unrecorded, *images, k=k)  # a replayed graph shows no layers
         ffn = ffn_ms(model.ffn_layers, forward, images[0].device, times=3 if cuda else 1)
-    return Row(
+    return Measurement(
         mode=mode,
         k=k,
         batch=batch,

@@ -69,7 +69,7 @@ def command(
 
     from adadino.benchmark import report
     from adadino.benchmark import run as benchmark
-    from adadino.benchmark.measured import Protocol
+    from adadino.benchmark.report import Protocol
     from adadino.config import preset as find_preset
     from adadino.errors import ConfigError
     from adadino.runtime.devices import choose_device

@@ -113,7 +113,7 @@ class Residual(nn.Module):
         return x + self.layer(self.norm(x))
 
 
-class Block(nn.Sequential):
+class AttentionBlock(nn.Sequential):
     """Attention in windows, then between channels, each followed by an FFN."""
 
     def __init__(self, width: int, *, channel_attention: bool) -> None:
@@ -181,7 +181,7 @@ class Stage(nn.Module):
         self.route = nn.Conv2d(2 * width, width, 1)
         self.merge = _conv_bn_silu(width)
         self.fuse = _conv_bn_silu(width)
-        self.block = Block(width, channel_attention=True)
+        self.block = AttentionBlock(width, channel_attention=True)
         self.head = nn.Conv2d(width, 2, 1)
 
     def forward(
@@ -206,7 +206,7 @@ class CPGR(nn.Module):
         cpgr = config.cpgr
         self.groups = config.groups
         self.priors = cpgr.prior if config.cgla.mode != "off" else ()
-        self.block = Block(cpgr.width, channel_attention=False)
+        self.block = AttentionBlock(cpgr.width, channel_attention=False)
         self.head = nn.Conv2d(cpgr.width, 2, 1)
         self.stages = nn.ModuleList(
             Stage(
