@@ -66,18 +66,18 @@ def save(
 
     Args:
         model: The model.
-        folder: Where to; made if it is not there.
+        folder: The folder, which is made if it does not exist.
         with_backbone: Carry the frozen backbone too, for a model that must run on its own. A model
             that was loaded with its backbone inside carries it anyway.
         dtype: Store floating-point tensors in this type.
-        extra: What else config.json should say (scores, data, licence).
+        extra: Other values for config.json (scores, data, licence).
 
     Returns:
         The folder.
 
     Raises:
-        WeightsError: A tensor holds NaN or infinity, at least in the type asked for; or the model
-            is not the one its configuration names, and would come back as another.
+        WeightsError: A tensor holds NaN or infinity, or would in the type asked for; or the model
+            is not the one its configuration names, and would be loaded as another.
         AdaDINOError: The folder cannot be written; what was there before is untouched.
     """
     from safetensors.torch import save as serialise
@@ -159,7 +159,7 @@ def read_settings(source: str | PathLike[str]) -> dict[str, Any]:
 
 
 def _prefix(kind: type[Detector]) -> str | tuple[str, ...]:
-    """How the names of the backbone's tensors begin; an empty tuple begins none."""
+    """The prefix of the backbone's tensors; an empty tuple, which no name begins with, if none."""
     return () if kind.backbone_path is None else f"{kind.backbone_path}."
 
 
@@ -192,11 +192,11 @@ def _is_file(path: Path) -> bool:
 def _find(source: str | PathLike[str]) -> Path:
     """The checkpoint's safetensors file."""
     path = Path(source)
-    # os.path, because pathlib raises for names that are too long to be one.
+    # os.path, because pathlib raises for names that are too long for a path.
     if os.path.isdir(path):  # noqa: PTH112
         path = path / WEIGHTS
     if _is_file(path):
-        if path.suffix == ".ckpt":  # what training goes on from, not what a model is loaded from
+        if path.suffix == ".ckpt":  # what training resumes from
             raise WeightsError(
                 f"{path} is a training run's state, not a checkpoint; take {path.parent / 'best'}."
             )
@@ -280,14 +280,14 @@ def _named_backbone(
     """The frozen backbone a checkpoint was trained on, normalised as it was trained."""
     source = backbone if backbone is not None else config.backbone.weights
     if source is None:
-        # Trained on a random backbone, as tests do: there is nothing to find again.
+        # Trained on a random backbone, as in tests: no file has it.
         raise WeightsError(
             f"{path} does not carry its backbone and names none; give backbone=FILE with the "
             f"{config.backbone.name} weights it was trained on."
         )
     try:
         with warnings.catch_warnings():
-            # The checkpoint knows the normalisation, whatever the backbone's file says of it.
+            # The checkpoint holds the normalisation, so the backbone's file need not.
             warnings.simplefilter("ignore", NormalizationWarning)
             weights = read_backbone(str(source), config.backbone)
     except WeightsError as error:
@@ -303,14 +303,14 @@ def _named_backbone(
 
 
 def _check_fit(config: Config, tensors: dict[str, Tensor], path: Path) -> None:
-    """Compare names and shapes before anything is allocated: a configuration may ask for more."""
+    """Compare names and shapes before anything is allocated: a false configuration may be huge."""
     with torch.device("meta"):
         model = new_model(config)
     _compare(model, tensors, path)
 
 
 def _compare(model: Detector, tensors: dict[str, Tensor], path: Path) -> dict[str, Tensor]:
-    """The tensors that belong into a model, if they are all that do."""
+    """The tensors for a model, after checking that they are exactly the ones it needs."""
     wanted, prefix = trained_tensors(model), _prefix(type(model))
     given = {n: t for n, t in tensors.items() if n in wanted or not n.startswith(prefix)}
     for name in [*wanted, *given]:

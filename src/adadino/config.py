@@ -21,7 +21,7 @@ Prior = Literal["spatial", "delta", "local"]
 
 
 LARGEST_DEPTH, LARGEST_WIDTH = 1000, 2**17
-"""Beyond them nobody could build the model, only wait for it."""
+"""Larger models cannot be built in any reasonable time."""
 
 
 def _check(ok: bool, message: str) -> None:
@@ -65,7 +65,7 @@ class BackboneConfig:
     std: tuple[float, float, float] = SAT_STD
     """Channel standard deviations the weights expect."""
     trainable: bool = False
-    """Train the backbone too. The paper never does; small models of one's own may."""
+    """Train the backbone too. The paper never does; a small model of your own may."""
     weights: str | None = None
     """Where the weights come from (file, folder or hub id): a reference, never a copy."""
     fingerprint: str | None = None
@@ -124,12 +124,13 @@ class BSCSConfig:
     """Batch-shared chunk selection, Eq. 8-12."""
 
     selection: Literal["learned", "static", "random", "bottom", "off"] = "learned"
-    """Who chooses: the policy per batch; a fixed ranking's best, worst, or random; nobody."""
+    """How chunks are chosen: `learned` by the policy for every batch; `static` and `bottom` are the
+    best and worst of `ranking`; `random` a fixed draw; `off` executes all of them."""
     chunks: int = 16
     """C: equal contiguous parts of the FFN's hidden width."""
     k: int = 6
-    """Chunks that are executed. k = chunks is the dense FFN, without a policy pass, and what it is
-    where nobody chooses."""
+    """Chunks that are executed. k = chunks is the dense FFN, without a policy pass; so is
+    `selection=off`."""
     hidden: int = 256
     """Hidden width of the policy."""
     temperature: float = 1.0
@@ -137,7 +138,7 @@ class BSCSConfig:
     ranking: tuple[tuple[int, ...], ...] | None = None
     """For `static` and `bottom`: one order of all chunks per block, most important first."""
     seed: int = 0
-    """For `random`: which fixed subset."""
+    """For `random`: the seed of the draw."""
 
     def __post_init__(self) -> None:
         for name in ("chunks", "hidden"):
@@ -160,10 +161,10 @@ class BSCSConfig:
             object.__setattr__(self, "k", self.chunks)  # so that what is reported is what runs
 
     def budget(self, k: int | None) -> int:
-        """The chunks to execute where k are asked for: by default the configuration's.
+        """How many chunks to execute: k, or by default the configuration's.
 
         Raises:
-            ConfigError: There are not so many, or nobody to choose them.
+            ConfigError: There are fewer chunks, or the selection is off.
         """
         k = self.k if k is None else k
         _check(1 <= k <= self.chunks, f"k is {k}, must be between 1 and {self.chunks}.")
@@ -205,7 +206,7 @@ class CPGRConfig:
 class StreamConfig:
     """Beyond the paper: a convolutional network beside the frozen transformer, for fine detail.
 
-    Peers that are built on such a network (lite-unet, changedino) have it anyway, and take its
+    Peers that are built on such a network (lite-unet, changedino) always have it, and take its
     `weights` from here.
     """
 
@@ -217,7 +218,7 @@ class StreamConfig:
 
 @dataclass(frozen=True)
 class Config:
-    """A model, whole: AdaDINO, or a peer with what it takes of the same settings."""
+    """A whole model: AdaDINO, or a peer with those of the same settings that it takes."""
 
     backbone: BackboneConfig = field(default_factory=BackboneConfig)
     cgla: CGLAConfig = field(default_factory=CGLAConfig)

@@ -53,7 +53,7 @@ def save_pretrained(
 
     Args:
         model: The model.
-        folder: Where to; made if it is not there.
+        folder: The folder, which is made if it does not exist.
         figures: Measured figures by data set: `{"LEVIR-CD test": {"f1": 0.91, "iou": 0.84}}`. The
             names are those that `adadino evaluate --json` prints.
         with_backbone: Carry the frozen backbone too; see its licence first. A model that was
@@ -93,7 +93,7 @@ def push_to_hub(
 
     Args:
         model: The model.
-        repo_id: `owner/name`; made if it is not there.
+        repo_id: `owner/name`, which is made if it does not exist.
         figures: Measured figures by data set.
         with_backbone: Carry the frozen backbone too.
         licence: Licence of the trained tensors.

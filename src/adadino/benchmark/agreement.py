@@ -14,12 +14,12 @@ from adadino.model.detector import Detector
 
 @dataclass(frozen=True)
 class Agreement:
-    """A model beside the first one."""
+    """One model compared with the first one."""
 
     name: str
     f1: float
     f1_change: float
-    """Points of F1 over the first model."""
+    """F1 minus that of the first model, in points."""
     pixels: float
     """Share of pixels with the same answer, change or none."""
     pairs: int
@@ -36,10 +36,10 @@ def agree(
     """Run models over labelled batches and compare them with the first one.
 
     Args:
-        models: The models by name, on one device; the first is the measure.
+        models: The models by name, on one device; the others are compared with the first.
         batches: First dates and second dates (B, 3, H, W) as uint8, labels (B, H, W).
         k: FFN chunks to execute, if not the models' own.
-        threshold: Probability from which a pixel changed.
+        threshold: Probability from which a pixel counts as changed.
     """
     counts: dict[str, list[Tensor]] = {name: [] for name in models}
     same, pixels, pairs = dict.fromkeys(models, 0), 0, 0

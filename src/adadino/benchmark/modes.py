@@ -33,9 +33,9 @@ MODES: tuple[Mode, ...] = ("paper", "fp32", "fast", "fp8", "int8")
 
 
 def arithmetic(mode: Mode) -> AbstractContextManager[None]:
-    """How a mode computes: `paper` and `fp32` without TF32, the engine as its users have it.
+    """How a mode computes: `paper` and `fp32` without TF32, the engine with its users' settings.
 
-    What the benchmark compiles is then what they find in the cache.
+    So what the benchmark compiles is what users later find in the cache.
     """
     return exact_fp32() if mode in ("paper", "fp32") else nullcontext()
 
@@ -71,20 +71,21 @@ def check(model: Detector, plain: AdaDINO, mode: Mode, images: list[Tensor]) -> 
     """Compare a mode's answers with the plain model's in fp32, on fresh images, before it is timed.
 
     Returns:
-        The seconds that its pass took: the first, with compilation.
+        Seconds of the mode's first pass, compilation included.
 
     Raises:
-        ModeError: They are others; the message has the error.
+        ModeError: The answers differ; the message says by how much.
     """
     device, C = images[0].device, plain.config.bscs.chunks
     fresh = [torch.rand_like(image) for image in images]
-    # Given, or a policy on the edge would choose others: half of them, not the same everywhere.
+    # The chunks are given, because near a tie a policy could choose others: half of them, and not
+    # the same in every block.
     blocks = range(plain.config.backbone.depth)
     chunks = torch.stack([torch.randperm(C)[: C // 2].sort().values for _ in blocks]).to(device)
     with torch.inference_mode():
         with exact_fp32():
             expected = plain(*fresh, chunks=chunks).logits
-        torch.full((1 << 24,), math.nan, device=device)  # what nobody writes is likely seen
+        torch.full((1 << 24,), math.nan, device=device)  # unwritten memory likely holds NaN now
         with arithmetic(mode):
             wait(device)
             began = time.perf_counter()

@@ -37,19 +37,19 @@ class Measurement:
     batch: int
     size: int
     gflops: float
-    """One pair, by the paper's counting."""
+    """GFLOPs of one pair, by the paper's counting."""
     pairs_per_s: float
     speedup: float | None
-    """Over k = C of the same mode, batch and size; None where that was not measured."""
+    """Speed over k = C of the same mode, batch and size; None where that was not measured."""
     over_fp32: float | None
-    """Over `paper` at k = C: the plain model, eager; None where that was not measured."""
+    """Speed over `paper` at k = C, the plain model, eager; None where that was not measured."""
     ffn_ms: float
-    """All feed-forward layers, per pair; the engine gathers beside the attention, not in it."""
+    """Time of all feed-forward layers, per pair; the engine's gather is not part of it."""
     memory_gb: float | None
     """Peak of the device's memory, weights included; an engine's without the plain model that it
     was made from. None on a CPU."""
     first_call_s: float
-    """The first batch: compilation and recording."""
+    """Time of the first batch, with compilation and recording."""
 
 
 @dataclass(frozen=True)
@@ -81,7 +81,7 @@ class Protocol:
 
 
 def fill_speedups(report: Report, full: int) -> None:
-    """Set every row's speed-ups, where what they are relative to was measured, too."""
+    """Set the speed-ups of every row whose base was measured too."""
     base = {
         (row.mode, row.batch, row.size): row.pairs_per_s for row in report.rows if row.k == full
     }
@@ -105,7 +105,7 @@ def cells(report: Report, *, published: bool) -> list[list[str]]:
 
 
 def quoted(row: Measurement) -> dict[str, float]:
-    """What Table 3 has for a row: GFLOPs of any batch of its images, times of its batch of 16."""
+    """The paper's Table 3 for a row: GFLOPs for its image size, times for its batch of 16 only."""
     found = {"gflops": paper.GFLOPS.get(row.k)} if row.size == 256 else {}
     if found and row.batch == 16:
         found["ffn_ms"] = paper.FFN_MS.get(row.k)
@@ -134,7 +134,7 @@ def _number(value: float | None, form: str) -> str:
 
 
 def _reference_row(one: Reference) -> list[str]:
-    """An encoder that is not ours under the same header."""
+    """A reference encoder as a row under our header."""
     found = {
         "mode": f"transformers' encoder, {one.name}",
         "batch": str(one.batch),
@@ -145,7 +145,7 @@ def _reference_row(one: Reference) -> list[str]:
 
 
 def reference_cells(report: Report) -> list[list[str]]:
-    """The encoders that are not ours as text: name, batch, size, pairs/s."""
+    """The reference encoders as text: name, batch, size, pairs/s."""
     return [
         [one.name, str(one.batch), str(one.size), f"{one.pairs_per_s:.2f}"]
         for one in report.reference
@@ -153,7 +153,7 @@ def reference_cells(report: Report) -> list[list[str]]:
 
 
 def files(folder: Path) -> list[Path]:
-    """What a benchmark leaves in a folder: Markdown, CSV, a plot."""
+    """The files that a benchmark writes into a folder: Markdown, CSV, a plot."""
     return [folder / f"benchmark.{suffix}" for suffix in ("md", "csv", "png")]
 
 
@@ -184,10 +184,10 @@ def _markdown(header: Sequence[str], body: Sequence[Sequence[str]]) -> list[str]
 
 
 def plot(report: Report, path: Path, *, title: str, sweep: str | None) -> bool:
-    """Pairs/s, and on a GPU memory, against k or what was swept.
+    """Plot pairs/s, and on a GPU memory, against k or what was swept.
 
     Returns:
-        Whether there is a plot: not without rows, not without matplotlib.
+        Whether a plot was written; that takes rows, and matplotlib.
     """
     if not report.rows:
         return False

@@ -59,10 +59,10 @@ def run(
         modes: Which modes.
         budgets: Values of k; the full budget gives the speed-ups their base.
         shapes: (batch, side of the input in pixels).
-        device: Where.
+        device: The device to measure.
         protocol: How many batches.
-        reference: Measure transformers' encoder, too; or only the ones of these names.
-        say: Told what is being measured.
+        reference: Whether to measure transformers' encoder too; or the names of those to measure.
+        say: Called with what is being measured.
         plain: A model of that configuration, if there is one already.
         engine: `compile` and `cuda_graph` of `optimize`, if not its defaults.
     """
@@ -92,7 +92,7 @@ def run(
             _one_by_one(report, made, mode, budgets, images, protocol, say)
         for name, build in encoders.items():
             _one_reference(report, name, build, config, images, protocol, say)
-    for index, row in enumerate(report.rows):  # what was compiled was compiled for the check
+    for index, row in enumerate(report.rows):  # compilation happened in the check
         first = row.first_call_s + checked.pop(row.mode, 0.0)
         report.rows[index] = dataclasses.replace(row, first_call_s=first)
     fill_speedups(report, config.bscs.chunks)
@@ -128,7 +128,7 @@ def _one_by_one(
 
 
 def _free() -> None:
-    """Give back the memory of what is no longer needed; compiled modules are cycles."""
+    """Free the memory of models that are no longer used; compiled ones are reference cycles."""
     gc.collect()
     if torch.cuda.is_available():
         torch.cuda.empty_cache()

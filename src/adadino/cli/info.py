@@ -112,7 +112,7 @@ def model_facts(
 def find_config(
     model: str | None, preset: str | None, backbone: str | None
 ) -> tuple[str, Config, bool]:
-    """The name and configuration of what `info` was asked about, and whether it is trained."""
+    """Name and configuration of the model that `info` is asked about, and whether it is trained."""
     from adadino import config as presets
     from adadino import schema
     from adadino.checkpoint import read_settings
@@ -175,7 +175,7 @@ def _peer(name: str) -> dict[str, Any]:
 
 
 def _parameters(network: Detector, peer: str | None) -> dict[str, int]:
-    """Parameters by component and in total, and of a published peer the sum its authors count."""
+    """Parameters by component and in total; for a published peer also the count of its authors."""
     from adadino.peers import PEERS
 
     params = {
@@ -193,7 +193,7 @@ def _parameters(network: Detector, peer: str | None) -> dict[str, int]:
 
 
 def preset_of(config: Config) -> str | None:
-    """The preset a configuration equals but for the budget and where its weights lie."""
+    """The preset that a configuration equals, except for the budget and the weights' origin."""
     from adadino.config import PRESETS
 
     name = config.backbone.name

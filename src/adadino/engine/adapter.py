@@ -1,8 +1,8 @@
-"""CGLA on the token layout: 1x1 convolutions are matrix products, maps are never turned over.
+"""CGLA on tokens: 1x1 convolutions are matrix products, and no map is transposed.
 
-The first product takes [F1, F2] and [|F1 - F2|, F1 * F2] as two operands that add up, so the 4D of
-Eq. 2 is never put together. Order invariance is folded into its weights: the midpoint in both slots
-is half of each date in each slot. Mirrors `CGLA.forward` of `model/cgla.py`;
+The first product takes [F1, F2] and [|F1 - F2|, F1 * F2] as two operands and adds the results, so
+the 4D channels of Eq. 2 are never concatenated. Order invariance is folded into its weights: the
+midpoint in both slots is half of each date in each slot. Mirrors `CGLA.forward` of `model/cgla.py`;
 tests/engine/test_engine.py holds the two equal, in every variant.
 """
 
@@ -29,7 +29,7 @@ _SIGN = {"antisymmetric": -1, "symmetric": 1, "none": 1}
 
 
 class BlindAdapter(nn.Module):
-    """The pair-blind ablation, as it is in the model: it is measured, not deployed."""
+    """The pair-blind ablation, computed by the model's own CGLA: nobody deploys it."""
 
     def __init__(self, cgla: CGLA, dtype: torch.dtype) -> None:
         super().__init__()
@@ -43,7 +43,7 @@ class BlindAdapter(nn.Module):
 
 
 class Adapter(nn.Module):
-    """CGLA's pair mode, all of its variants."""
+    """CGLA in pair mode, with all of its variants."""
 
     w_looks: Tensor
     w_relation: Tensor
@@ -108,9 +108,9 @@ class Adapter(nn.Module):
 
         Args:
             x: The tokens: all first dates, then all second dates.
-            shift: What they lack (D,).
+            shift: Constant that the tokens lack (D,).
             grid: Rows and columns of the patch grid.
-            side: Where the local branch and the channel's gate run: delta needs neither.
+            side: Stream of the local branch and the channel gate, which delta does not need.
 
         Returns:
             The responses, each (B, 1, h, w), float32.

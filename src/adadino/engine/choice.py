@@ -1,8 +1,9 @@
-"""Which model runs where a person left it open: the engine's on a GPU, the model itself elsewhere.
+"""Which form of a model predicts: by default the engine on a GPU, the model itself elsewhere.
 
-On a CPU nothing is replaced unasked, so that results there stay what they are, byte for byte. The
-decoder is not compiled here: scenes and the page meet batches of many shapes, each would be
-compiled for most of a minute, and a scene is predicted in less.
+The default on a GPU departs from the paper, which computes in fp32: the engine runs in bf16, with
+the tanh form of GELU. `engine="off"` gives the paper's way. On a CPU nothing is replaced unless
+asked for, so that results stay the same byte for byte. The decoder is not compiled here: scenes and
+the page have batches of many shapes, and compiling each would take longer than a scene does.
 """
 
 from __future__ import annotations
@@ -59,12 +60,12 @@ def for_inference(model: Detector, choice: Choice = "auto") -> Detector:
 def kernel_problem(device: torch.device) -> str | None:
     """Why the kernels do not run on a device; None if they do.
 
-    Triton compiles on the user's machine: without a C compiler, say, it cannot.
+    Triton compiles on the user's machine and cannot without a C compiler, for example.
     """
     ones = torch.ones(16, device=device)
     try:
         rows = layer_norm(ones.view(1, 16), shift=ones, weight=ones, bias=ones, eps=1e-5)
         found = bool((rows.values == 1).all())
-    except Exception as error:  # of Triton, of the driver, of the compiler: all mean the same
+    except Exception as error:  # Triton's, the driver's or the compiler's: all mean the same
         return f"{type(error).__name__}: {error}".splitlines()[0]
     return None if found else "a kernel gives a wrong result"

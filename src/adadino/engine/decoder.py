@@ -33,8 +33,8 @@ class FastDecoder(nn.Module):
         self.stream = None if model.stream is None else self._ready(model.stream)
         self.refiner = deepcopy(model.refiner)
         if compile:
-            # Stages share their code, and every batch and size is a graph of its own; beyond the
-            # default limit of eight PyTorch would silently run them uncompiled.
+            # Stages share their code, and every batch and size is compiled by itself. Beyond the
+            # default limit of eight, PyTorch would silently run them uncompiled.
             torch._dynamo.config.recompile_limit = max(torch._dynamo.config.recompile_limit, 256)
             parts = [*self.neck.necks, self.decoder.block, *self.decoder.stages]
             parts += [part for part in (self.refiner, self.stream) if part is not None]
@@ -66,7 +66,7 @@ def fold_batch_norms(module: Module) -> Module:
                 if isinstance(conv, nn.Conv2d) and isinstance(norm, nn.BatchNorm2d):
                     part[index - 1], part[index] = fuse_conv_bn_eval(conv, norm), nn.Identity()
         elif isinstance(part, Neck):
-            # A resize stands between the first two. It keeps constants, so the order is free.
+            # A resize stands between reduce and norm1. It keeps constants, so norm1 may come first.
             part.reduce = fuse_conv_bn_eval(part.reduce, part.norm1)
             part.local = fuse_conv_bn_eval(part.local, part.norm2)
             part.norm1 = part.norm2 = nn.Identity()  # type: ignore[assignment]

@@ -26,7 +26,7 @@ from adadino.model.encoder import Encoder, Encoding
 
 
 class FastPolicy(nn.Module):
-    """One block's policy, in float32 whatever the model's type: it decides, and it is small."""
+    """One block's policy, always in float32: it is small, and rounding could change its choice."""
 
     def __init__(self, policy: Policy) -> None:
         super().__init__()
@@ -127,7 +127,7 @@ class FastEncoder(nn.Module):
             rows = block.norm2(x)
             self.side.join()
             x = block.ffn(x, rows, weights)
-            del parts  # not before the join
+            del parts  # only now: the second stream has read it
             if str(index) in self.adapters:
                 adapter = self.adapters[str(index)]
                 responses.append(adapter(x, block.shift_out, grid, self.side))
@@ -162,7 +162,7 @@ class FastEncoder(nn.Module):
 
 
 def _selector(bscs: ChunkSelector) -> ChunkSelector:
-    """The selector without its policies, which the engine has its own way of running."""
+    """A copy of the selector without its policies, which are `FastPolicy` here."""
     copy = ChunkSelector.__new__(ChunkSelector)
     nn.Module.__init__(copy)
     copy.config, copy.size = bscs.config, bscs.size

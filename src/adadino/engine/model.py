@@ -1,6 +1,6 @@
-"""The drop-in fast model, wired: the same arguments, the same result, other kernels.
+"""The engine, wired: it takes the model's arguments and returns the model's result.
 
-It holds copies: what happens to the model afterwards does not reach it. It cannot be trained.
+It holds copies of the weights, so later changes to the model do not reach it. It cannot be trained.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ class Engine(Detector):
         if self.precision == "int8" and fn(held.new_empty(0)).device.type != "cpu":
             raise ConfigError("an engine in int8 is for CPUs; make another one: fp8 or bf16.")
         super()._apply(fn, recurse)  # type: ignore[no-untyped-call]  # torch leaves it bare
-        if self.normalize.mean is not held:  # moved: what was recorded lies where nothing is
+        if self.normalize.mean is not held:  # moved: recorded graphs read the old addresses
             self.graphs = None if self.graphs is None else Graphs()
             self.encoder.settle()
         return self
@@ -102,10 +102,10 @@ class Engine(Detector):
     ) -> Output:
         check_pair(before, after)
         k = self.config.bscs.budget(k)
-        # Ordinary tensors without gradients, also inside inference_mode: buffers that live from
-        # call to call could not be written outside of it otherwise. And the tensors' own device:
-        # Triton and graphs take the current one.
-        off = torch.autocast(before.device.type, enabled=False)  # its types are chosen already
+        # Not inference_mode: a graph's buffers outlive the call, and could then not be written
+        # outside of that mode. The tensors' device is made current, because Triton and graphs use
+        # the current one. Autocast is off, because the engine has chosen its types.
+        off = torch.autocast(before.device.type, enabled=False)
         with torch.inference_mode(False), torch.no_grad(), _current(before.device), off:
             if graphs is None or not before.is_cuda:
                 return self.run(before, after, chunks, k=k)
@@ -133,7 +133,7 @@ def optimize(
     compile: bool | None = None,
     cuda_graph: bool | None = None,
 ) -> Engine:
-    """Make the fast model of a model, on the device where it is.
+    """Make the engine of a model, on the device where the model is.
 
     Args:
         model: An AdaDINO; it is copied, not changed.
@@ -144,7 +144,7 @@ def optimize(
         cuda_graph: Replay one CUDA graph per input shape; by default on a GPU.
 
     Raises:
-        ConfigError: The model or its device cannot be run like that; the message says why.
+        ConfigError: The model or its device does not allow it; the message says why.
     """
     if not isinstance(model, AdaDINO):
         kind = "is a peer" if model.precision is None else "is an engine already"
@@ -162,7 +162,7 @@ def optimize(
     if precision == "fp8" and cuda and torch.cuda.get_device_capability(device) < (8, 9):
         raise ConfigError("precision fp8 needs an NVIDIA GPU of compute capability 8.9; use bf16.")
     keep_compiled()
-    with torch.inference_mode(False):  # its tensors outlive whatever mode it is made in
+    with torch.inference_mode(False):  # the engine may be used outside of inference mode later
         return Engine(
             model,
             precision=precision,

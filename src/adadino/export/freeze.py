@@ -1,4 +1,4 @@
-"""FFNs cut down to chosen chunks, for good: no policy, no gather, a smaller file.
+"""Cut the FFNs down to fixed chunks: no policy, no gather, a smaller file.
 
 The mask of a frozen model no longer follows the batch. Its chunks are the ones that the
 configuration fixes, or those that the policy scores best over sample pairs.

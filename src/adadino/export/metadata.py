@@ -1,6 +1,6 @@
-"""What an exported file says of itself, as JSON values under plain names.
+"""What an exported file says about itself, as JSON values under plain names.
 
-For the six-band variant also the names that QGIS's Deepness plugin reads. Its documentation calls
+The six-band variant also has the names that QGIS's Deepness plugin reads. Its documentation calls
 the side of a tile `tiles_size`, its code reads `tile_size`: both are written. It divides bytes by
 255 and then standardises; the graph normalises by itself, so the plugin is told to leave the values
 alone.

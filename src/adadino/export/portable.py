@@ -170,8 +170,8 @@ def _resize(x: Tensor, height: int, width: int, *, ends: bool = False) -> Tensor
 def _weights(size: int, wanted: int, *, ends: bool) -> Tensor:
     """What each old pixel gives to each new one (wanted, size): a triangle, as wide as a pixel.
 
-    With `ends` the step is that of aligned corners, but the pixels are centred as without. So torch
-    does it when it antialiases, and so the model was trained.
+    With `ends` the step is that of aligned corners, but the pixels are centred as without: torch
+    computes it so when it antialiases, and the model was trained with that.
     """
     old, new = (torch.scalar_tensor(n, dtype=torch.float32) for n in (size, wanted))
     step = (old - 1) / (new - 1) if ends else old / new

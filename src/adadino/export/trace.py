@@ -27,7 +27,7 @@ def trace(module: nn.Module, names: tuple[str, ...], example: Tensor, *, fixed: 
 
     Args:
         module: The module; its arguments have the given names.
-        names: Of its inputs, which all have the example's shape.
+        names: Names of its inputs, which all have the example's shape.
         example: An input (B, C, H, W).
         fixed: Take this shape only; else any batch, height and width.
 
@@ -100,7 +100,7 @@ def to_onnx(
 
 @contextmanager
 def _tracing(*, fixed: bool) -> Iterator[None]:
-    """Torch's settings for graphs whose sizes are unknown; its remarks on itself are left out."""
+    """Torch's settings for graphs whose sizes are unknown; its own messages are silenced."""
     import torch._dynamo.config as dynamo
     import torch.fx.experimental._config as shapes
 
@@ -108,11 +108,11 @@ def _tracing(*, fixed: bool) -> Iterator[None]:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", FutureWarning)
         warnings.simplefilter("ignore", DeprecationWarning)
-        logging.disable(logging.ERROR)  # that torchvision is missing, which nothing here needs
+        logging.disable(logging.ERROR)  # torch complains that torchvision is missing
         try:
             # The cache compares unknown sizes, which takes longer than what it saves.
             with (
-                redirect_stderr(io.StringIO()),  # where it fails, torch prints the whole graph
+                redirect_stderr(io.StringIO()),  # on failure torch prints the whole graph
                 shapes.patch(backed_size_oblivious=True),  # type: ignore[attr-defined]
                 dynamo.patch(fake_tensor_cache_enabled=fixed),
             ):
@@ -129,9 +129,9 @@ def _sizes(program: ExportedProgram) -> Iterator[Any]:
 
 
 def _thin(program: ExportedProgram) -> None:
-    """Take out what tracing leaves behind: hundreds of checks, and lines of source code.
+    """Remove what tracing leaves behind: hundreds of checks, and lines of source code.
 
-    The checks are of one size against another. They hold by how the graph was written, and the
+    The checks compare one size with another. They hold by how the graph was written, and the
     finished file is compared with the model.
     """
     graph = program.graph_module.graph

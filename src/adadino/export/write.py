@@ -1,4 +1,4 @@
-"""`export`: a model in; one checked file out, or an error and no file."""
+"""`export`: write a model as one checked file, or raise an error and leave no file."""
 
 from __future__ import annotations
 
@@ -157,7 +157,7 @@ def _check(model: Detector, path: Path, options: ExportOptions, *, overwrite: bo
 
 
 def _on_cpu(model: Detector) -> Detector:
-    """The model in float32 on the CPU, not training: itself if it is there, else a copy."""
+    """The model in float32 on the CPU, in eval mode: itself if it is that already, else a copy."""
     weight = next(model.parameters())
     if weight.device.type == "cpu" and weight.dtype == torch.float32 and not model.training:
         return model
@@ -176,7 +176,7 @@ def _hint(options: ExportOptions) -> str:
 
 
 def _example(module: nn.Module, size: int | None, channels: int = 3) -> Tensor:
-    """An input to trace with: where sizes are free, ones that have nothing in common."""
+    """An input to trace with; where sizes are free, they have no common factor."""
     if size is not None:
         return torch.rand(1, channels, size, size)
     stride = int(getattr(module, "stride"))  # noqa: B009  # nn.Module's attributes are untyped

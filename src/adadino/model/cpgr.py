@@ -3,7 +3,7 @@
 P5 predicts from the coarsest difference alone. Each stage r = 4, 3, 2 then fuses the upsampled
 coarser features with D_r under a guidance made of two parts: what the coarser prediction says of
 each place (probability, uncertainty, boundary), and what CGLA saw there while encoding. Both are
-detached: the guidance learns to read them, it does not shape them.
+detached: the guidance learns from them, and no gradient flows back into them.
 
 The interior of the decoder is ours. The paper fixes the guidance, the width and two totals: 9.41M
 parameters with the refiner, and 1278.66 GFLOPs for the model without CGLA and prior. It does not
@@ -79,7 +79,7 @@ class ChannelAttention(nn.Module):
         h, w = x.shape[-2:]
         qkv = self.local(self.qkv(x)).unflatten(1, (3, self.heads, -1)).flatten(4)
         q, k, v = qkv.unbind(1)  # 3 x (B, heads, C / heads, hw)
-        # Unit length in float32: a sum over thousands of positions.
+        # Unit length in float32, because it takes a sum over thousands of positions.
         q, k = (F.normalize(t.float(), dim=-1).to(v.dtype) for t in (q, k))
         weights = ((q @ k.transpose(-2, -1)).float() * self.temperature).softmax(-1)
         return self.proj((weights.to(v.dtype) @ v).flatten(1, 2).unflatten(2, (h, w)))

@@ -26,7 +26,7 @@ from adadino.model.pair import split_dates
 
 
 class Encoding(NamedTuple):
-    """What the decoder and the losses need of the encoder."""
+    """What the decoder and the losses need from the encoder."""
 
     features: list[Tensor]
     """Four maps (2B, D, h, w), shallow to deep, through the backbone's final LayerNorm."""
@@ -82,8 +82,8 @@ class Encoder(nn.Module):
         backbone, prefix = self.backbone, self.backbone.config.prefix
         grid = backbone.grid(images)
         rope = backbone.rope(*grid)
-        # Frozen weights held in half precision need no autocast, which would run every LayerNorm
-        # and with it every residual in float32: half the bytes, and no casts between.
+        # Frozen weights in half precision need no autocast. It would run every LayerNorm, and with
+        # it every residual, in float32: twice the bytes, and casts between them.
         half = backbone.cls_token.dtype != torch.float32
         plain = torch.autocast(images.device.type, enabled=False) if half else nullcontext()
         choose = chunks is None and k < self.bscs.config.chunks and len(self.bscs.policies) > 0

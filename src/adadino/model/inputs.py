@@ -1,4 +1,4 @@
-"""Images as people have them (arrays, PIL images, paths), made into what the model takes."""
+"""Turn images as people have them (arrays, PIL images, paths) into what the model takes."""
 
 from __future__ import annotations
 

@@ -127,7 +127,7 @@ def load_lite0(path: str | Path | None = None, *, levels: int = 5) -> Lite0:
     path = _installed() if path is None else Path(path)
     try:
         theirs = torch.load(path, map_location="cpu", weights_only=True)
-    except Exception as error:  # whatever zip, pickle and torch think of the file
+    except Exception as error:  # zip, pickle and torch each raise their own
         raise WeightsError(
             f"cannot read EfficientNet-lite0 from {path}: {error}. Download or install it again."
         ) from error

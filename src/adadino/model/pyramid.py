@@ -2,9 +2,9 @@
 
 The paper's neck is not described beyond "four bi-temporal scales, 256 channels per stream and
 scale". Ours, per scale: 1x1 to 32 channels, resize, BN, SiLU; depthwise 3x3, BN, SiLU; 1x1 to the
-width (166,528 parameters for D = 1024). The first projection comes before the resize: both are
-linear and the one acts on channels, the other on space, so the order changes nothing but the cost
-(a 32nd of the resizing, and no 1024-channel map at four times the tokens).
+width (166,528 parameters for D = 1024). The first projection comes before the resize. Both
+are linear, one over channels and the other over space, so their order changes only the cost: a 32nd
+of the resizing, and no 1024-channel map at four times the tokens.
 """
 
 from __future__ import annotations

@@ -1,11 +1,11 @@
 """A convolutional stream beside the frozen transformer: fine detail that 8-pixel tokens blur.
 
 Not in the paper; ChangeDINO, where its losses come from, has one. Ours is EfficientNet-lite0 up to
-stride 16 (0.70M parameters), trained with the rest. Where the pyramid only says how far the dates
-lie apart, the stream also says what is there: at each stride the absolute difference and the mean
-of the dates, neither of which knows their order. That joins the pyramid at P2, P3 and P4, and a
-last step at half the image's size sharpens the finest prediction. A model without it (`stream:
-none`) is the pure one, and is reported beside it.
+stride 16 (0.70M parameters), trained with the rest. The pyramid only says how far the dates
+lie apart. The stream also says what is there: at each stride it gives the absolute difference and
+the mean of the dates, which are the same for swapped dates. They join the pyramid at P2, P3 and P4,
+and a last step at half the image's size sharpens the finest prediction. A model without the stream
+(`stream.name=none`) is the paper's, and is reported beside it.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ FINE = 32
 
 
 class Evidence(NamedTuple):
-    """What the stream saw."""
+    """What the stream found in a pair."""
 
     fine: Tensor
     """(B, FINE, H / 2, W / 2), for the last step."""
@@ -69,13 +69,13 @@ class Stream(nn.Module):
         )
 
     def forward(self, images: Tensor) -> Evidence:
-        """RGB in [0, 1] (2B, 3, H, W), whole tokens."""
+        """RGB in [0, 1] (2B, 3, H, W), padded to whole tokens -> the evidence."""
         fine, *rest = self.trunk(images)
         levels = [compare(maps) for compare, maps in zip(self.levels, rest, strict=True)]
         return Evidence(self.fine(fine), levels)
 
     def join(self, evidence: Evidence, differences: list[Tensor]) -> list[Tensor]:
-        """Add what was seen to the differences D_2..D_5, each level to that of its size."""
+        """Add the evidence to the differences D_2..D_5, each level to the one of its size."""
         levels = evidence.levels
         finer, coarsest = differences[: len(levels)], differences[len(levels) :]
         pairs = zip(finer, levels, strict=True)

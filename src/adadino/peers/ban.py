@@ -27,7 +27,7 @@ from adadino.peers.frozen import FrozenPeer
 from adadino.peers.mit import MiTConfig, MixFFN, MixTransformer
 
 STRIDE = 32
-"""Of the branch, which strides further than the backbone's patches."""
+"""Stride of the branch, which is larger than the backbone's patches."""
 BRANCH = MiTConfig(widths=(32, 64, 160, 256), heads=(1, 2, 5, 8), depths=(2, 2, 2, 2))
 WIDTH = 128
 

@@ -27,11 +27,11 @@ class Recipe:
     """adam, adamw or sgd."""
     learning_rate: float
     weight_decay: float | None = None
-    """None where it is not stated."""
+    """Weight decay; None where it is not stated."""
     momentum: float = 0.0
     """Momentum of sgd."""
     schedule: str = ""
-    """In words; empty where it is not stated."""
+    """The schedule in words; empty where it is not stated."""
 
 
 @dataclass(frozen=True)
@@ -40,7 +40,7 @@ class PeerSpec:
 
     name: str
     title: str
-    """As its authors write it."""
+    """The name as its authors write it."""
     description: str
     citation: str
     home: str
@@ -278,7 +278,7 @@ ABSENT: dict[str, AbsentPeer] = {
         _quoted(84.70, 94.88, 92.31, 86.99),
     ),
 }
-"""What is not built here, most of it because of compiled kernels: quoted, with the reason."""
+"""The comparators that are quoted and not built, with the reason; most need compiled kernels."""
 
 
 def find_peer(name: str) -> PeerSpec:

@@ -1,8 +1,9 @@
 # ruff: noqa: N803  (what a kernel takes as a compile-time constant is written in capitals)
 """Attention over a few prefix tokens and a grid of patches, the queries turned as they are read.
 
-The patches of a grid often fill whole tiles, and 5 tokens more would cost a tile of 64 or 128: here
-the prefix has a narrow tile of its own at the start, and the loop behind it needs no mask.
+The patches of a grid often fill whole tiles, and five more tokens would cost another tile of 64 or
+128. Here the prefix has a narrow tile of its own at the start, and the loop behind it needs no
+mask. Keys, which many programs read, are turned in memory beforehand (`rope_`).
 """
 
 from __future__ import annotations
@@ -135,7 +136,7 @@ def _attention(
 
 def attention(qkv: Tensor, cos: Tensor, sin: Tensor, *, heads: int, prefix: int) -> Tensor:
     """See `ops.block.attention`."""
-    qkv = rope_(qkv, cos, sin, heads=heads, queries=False)  # every query meets a key: turned once
+    qkv = rope_(qkv, cos, sin, heads=heads, queries=False)
     B, N, D = qkv.shape[0], qkv.shape[1], qkv.shape[2] // 3
     dim = D // heads
     out = torch.empty(B, N, D, device=qkv.device, dtype=qkv.dtype)

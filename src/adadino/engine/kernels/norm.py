@@ -14,8 +14,8 @@ NORM_ROWS, POOL_ROWS, PAIR_ROWS = 4, 1, 2
 """Tokens that a program holds at once."""
 POOL_TOKENS, FEW_PAIRS, POOL_TOKENS_OF_FEW = 16, 2, 4
 """Tokens of each date that a program pools: more means fewer parts to add up, but fewer programs.
-A program takes as long as its tokens one after the other, so few pairs want many short ones: 7 us
-instead of 17 for a single pair of ViT-L."""
+A program reads its tokens one after the other, so few pairs want many short programs: 7 us instead
+of 17 for a single pair of ViT-L."""
 
 
 @triton.jit

@@ -24,7 +24,7 @@ def pair_norm(x: Tensor, *, prefix: int, shift: Tensor, eps: float = 1e-5) -> tu
 
     Returns:
         The normalised patch tokens of both dates [F1, F2], and their relation [|F1 - F2|, F1 * F2],
-        each (B, hw, 2, D). They are never put together into the 4D of Eq. 2.
+        each (B, hw, 2, D). They are never concatenated into the 4D of Eq. 2.
     """
     if on_gpu(x):
         from adadino.engine.kernels.norm import pair_norm as kernel
@@ -81,7 +81,7 @@ def depthwise(x: Tensor, weight: Tensor, *, after: Literal["none", "gelu"] = "no
 def context(
     x: Tensor, affine: Affine, w_spatial: Tensor, b_spatial: Tensor
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """CGLA's context and what is read off it at once.
+    """CGLA's context, its spatial gate (Eq. 3) and its mean, in one pass.
 
     Args:
         x: The depthwise convolution's output (B, hw, H).
@@ -114,7 +114,7 @@ def gated_residual_(
     sign: int,
     features: Tensor | None = None,
 ) -> Tensor:
-    """Add CGLA's residual to the patch tokens of both dates, in place.
+    """Eq. 6: add CGLA's residual to the patch tokens of both dates, in place.
 
     Args:
         x: Tokens (2B, N, D), prefix included.
@@ -128,7 +128,7 @@ def gated_residual_(
         features: F1 and F2 (B, hw, 2, D) if the delta takes its sign from tanh(F1 - F2).
 
     Returns:
-        q_delta (B, hw): the channel mean of the gated delta's magnitude, float32.
+        q_delta of Eq. 7 (B, hw): the channel mean of the gated delta's magnitude, float32.
     """
     if on_gpu(x):
         from adadino.engine.kernels.residual import gated_residual_ as kernel

@@ -21,16 +21,16 @@ from adadino.model.bscs import pool_pair, top_chunks
 from adadino.model.pair import split_dates
 
 LONGEST_SEQUENCE = 2048
-"""Tokens up to which our kernel replaces cuDNN's and a rotation of the queries in memory. It wins
-by not filling a tile of 128 for five tokens (410 us against 435 at 1029 tokens; at 1024 cuDNN needs
-312), which long sequences do not mind."""
+"""Up to so many tokens our kernel replaces cuDNN's and a rotation of the queries in memory. It wins
+because five prefix tokens do not cost it a tile of 128 (410 us against 435 at 1029 tokens; at 1024
+cuDNN needs 312). In a long sequence that tile hardly matters."""
 BACKENDS = [
     SDPBackend.CUDNN_ATTENTION,
     SDPBackend.FLASH_ATTENTION,
     SDPBackend.EFFICIENT_ATTENTION,
     SDPBackend.MATH,
 ]
-"""In the order of preference on a GPU: PyTorch's own order begins with an older kernel."""
+"""The order of preference on a GPU; PyTorch's own begins with an older kernel."""
 
 
 def layer_norm(
@@ -74,7 +74,7 @@ def layer_norm_pooled(
 def rope_(qkv: Tensor, cos: Tensor, sin: Tensor, *, heads: int, queries: bool = True) -> Tensor:
     """Turn the keys, and the queries, of tokens (B, N, 3D) by tables (N, head_dim), in place.
 
-    Both halves of a head turn by the same angles, so the tables' first halves are all that is read.
+    Both halves of a head turn by the same angles, so only the first half of a table is read.
     """
     if on_gpu(qkv):
         from adadino.engine.kernels.attention import rope_ as kernel
