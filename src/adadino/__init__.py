@@ -63,9 +63,9 @@ def predict(
     Returns:
         An array (H, W) in [0, 1]; see `Detector.predict`.
     """
-    if isinstance(model, str | PathLike):
-        model = __getattr__("load")(model)
-    return model.predict(before, after)
+    named = isinstance(model, str | PathLike)
+    detector: Detector = __getattr__("load")(model) if named else model
+    return detector.predict(before, after)
 
 
 def __getattr__(name: str) -> Any:

@@ -27,19 +27,13 @@ class Agreement:
 
 @torch.inference_mode()
 def agree(
-    models: Mapping[str, Detector],
-    batches: Iterable[tuple[Tensor, Tensor, Tensor]],
-    *,
-    k: int | None = None,
-    threshold: float = 0.5,
+    models: Mapping[str, Detector], batches: Iterable[tuple[Tensor, Tensor, Tensor]]
 ) -> list[Agreement]:
     """Run models over labelled batches and compare them with the first one.
 
     Args:
         models: The models by name, on one device; the others are compared with the first.
         batches: First dates and second dates (B, 3, H, W) as uint8, labels (B, H, W).
-        k: FFN chunks to execute, if not the models' own.
-        threshold: Probability from which a pixel counts as changed.
     """
     counts: dict[str, list[Tensor]] = {name: [] for name in models}
     same, pixels, pairs = dict.fromkeys(models, 0), 0, 0
@@ -47,7 +41,7 @@ def agree(
         first: Tensor | None = None
         for name, model in models.items():
             images = (image.to(model.device).float() / 255 for image in (before, after))
-            changed = model.probability(*images, k=k) >= threshold
+            changed = model.probability(*images) >= 0.5
             first = changed if first is None else first
             same[name] += int((changed == first).sum())
             counts[name].append(confusion_counts(changed, label.to(model.device)).cpu())

@@ -44,13 +44,12 @@ class ModeError(ConfigError):
     """A mode that the device cannot run."""
 
 
-def make(plain: AdaDINO, mode: Mode, **engine: bool) -> Detector:
+def make(plain: AdaDINO, mode: Mode) -> Detector:
     """The model of a mode.
 
     Args:
         plain: The model in fp32.
         mode: Which mode.
-        engine: `compile` and `cuda_graph` of `optimize`, if not its defaults.
 
     Raises:
         ModeError: The device cannot run it; the message says why.
@@ -62,9 +61,9 @@ def make(plain: AdaDINO, mode: Mode, **engine: bool) -> Detector:
         raise ModeError(f"fp8 needs a GPU; on {device} it would only be emulated")
     if mode == "int8" and device != "cpu":
         raise ModeError(f"int8 is for CPUs; the device is {device}")
-    if mode == "fp32":  # the paper's arithmetic: nothing compiled, as in its eager mode
-        engine = {"compile": False} | engine
-    return optimize(plain, precision="auto" if mode == "fast" else mode, **engine)
+    # fp32 is the paper's arithmetic: nothing is compiled, as in its eager mode.
+    compile = False if mode == "fp32" else None
+    return optimize(plain, precision="auto" if mode == "fast" else mode, compile=compile)
 
 
 def check(model: Detector, plain: AdaDINO, mode: Mode, images: list[Tensor]) -> float:

@@ -47,10 +47,8 @@ def run(
     shapes: Sequence[tuple[int, int]],
     device: torch.device,
     protocol: Protocol,
-    reference: bool | Sequence[str] = True,
+    reference: bool = True,
     say: Say = lambda _: None,
-    plain: AdaDINO | None = None,
-    **engine: bool,
 ) -> Report:
     """Measure every mode and budget at every shape.
 
@@ -61,20 +59,18 @@ def run(
         shapes: (batch, side of the input in pixels).
         device: The device to measure.
         protocol: How many batches.
-        reference: Whether to measure transformers' encoder too; or the names of those to measure.
+        reference: Whether to measure transformers' encoder too.
         say: Called with what is being measured.
-        plain: A model of that configuration, if there is one already.
-        engine: `compile` and `cuda_graph` of `optimize`, if not its defaults.
     """
     report = Report()
     torch.manual_seed(0)
     with device, exact_fp32():
-        base = plain or AdaDINO(config).eval()
+        base = AdaDINO(config).eval()
 
     checked: dict[str, float] = {}
 
     def made(mode: Mode) -> Detector:
-        model = make(base, mode, **engine)
+        model = make(base, mode)
         if model is not base and mode not in checked:
             say(f"{mode}: checking its answers")
             checked[mode] = check(model, base, mode, images)
@@ -83,8 +79,6 @@ def run(
     for batch, size in shapes:
         images = [torch.rand(batch, 3, size, size, device=device) for _ in "ab"]
         encoders = _references(report, config, device) if reference else {}
-        if not isinstance(reference, bool):
-            encoders = {name: build for name, build in encoders.items() if name in reference}
         if device.type == "cpu":
             _take_turns(report, config, made, modes, budgets, encoders, images, protocol, say)
             continue

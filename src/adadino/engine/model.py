@@ -21,6 +21,7 @@ from adadino.engine.encoder import FastEncoder
 from adadino.engine.rows import Kind
 from adadino.errors import ConfigError
 from adadino.model.adadino import AdaDINO
+from adadino.model.backbone import cut_patches
 from adadino.model.detector import Detector, Output
 from adadino.model.inputs import check_pair, pad_to_stride
 
@@ -120,10 +121,8 @@ class Engine(Detector):
 
     def patches(self, images: Tensor) -> Tensor:
         """Enlarge, normalise and cut images (2B, 3, H, W) into patches (2B, hw, 3 p p)."""
-        p = self.config.backbone.patch
         images = self.normalize(self.sizes.enlarge(images, self.config.scale)).to(self.dtype)
-        cells = images.unflatten(3, (-1, p)).unflatten(2, (-1, p))  # (2B, 3, h, p, w, p)
-        return cells.permute(0, 2, 4, 1, 3, 5).flatten(3).flatten(1, 2)
+        return cut_patches(images, self.config.backbone.patch)
 
 
 def optimize(

@@ -52,13 +52,12 @@ def metadata_of(model: Detector, **facts: Any) -> dict[str, Any]:
     }
 
 
-def deepness(*, tile: int, resolution: float, threshold: float = THRESHOLD) -> dict[str, Any]:
+def deepness(*, tile: int, resolution: float) -> dict[str, Any]:
     """The names Deepness reads.
 
     Args:
         tile: Side of a tile in pixels.
         resolution: Centimetres per pixel of the images the model is for.
-        threshold: Probability from which a pixel changed.
     """
     return {
         "model_type": "Segmentor",
@@ -67,7 +66,7 @@ def deepness(*, tile: int, resolution: float, threshold: float = THRESHOLD) -> d
         "tile_size": tile,
         "tiles_size": tile,
         "tiles_overlap": round(100 * OVERLAP / TILE),  # per cent
-        "seg_thresh": threshold,
+        "seg_thresh": THRESHOLD,
         "seg_small_segment": 0,
         "standardization_mean": [0.0] * 6,
         "standardization_std": [1.0] * 6,

@@ -187,7 +187,7 @@ Compare = Callable[[Run], dict[str, Any]]
 
 
 def _write_pt2(
-    part: Path, pair: PairGraph, options: ExportOptions, size: int | None, compared: Compare
+    part: Path, pair: PairGraph, _: ExportOptions, size: int | None, compared: Compare
 ) -> dict[str, Any]:
     program = trace(pair, ("before", "after"), _example(pair, size), fixed=size is not None)
     torch.export.save(program, part)

@@ -23,6 +23,12 @@ from torch import Tensor, nn
 from adadino.config import BackboneConfig
 
 
+def cut_patches(images: Tensor, side: int) -> Tensor:
+    """Images (B, 3, h p, w p) -> patches (B, hw, 3 p p), the input of the patch embedding."""
+    cells = images.unflatten(3, (-1, side)).unflatten(2, (-1, side))  # (B, 3, h, p, w, p)
+    return cells.permute(0, 2, 4, 1, 3, 5).flatten(3).flatten(1, 2)
+
+
 def rope_tables(
     height: int,
     width: int,
@@ -207,9 +213,7 @@ class Backbone(nn.Module):
     def embed(self, image: Tensor) -> Tensor:
         """Turn a normalised image (B, 3, H, W) into tokens (B, prefix + hw, D)."""
         # As the matrix product it is: cuDNN runs this convolution outside the tensor cores in bf16.
-        p = self.config.patch
-        cells = image.unflatten(3, (-1, p)).unflatten(2, (-1, p))  # (B, 3, h, p, w, p)
-        cells = cells.permute(0, 2, 4, 1, 3, 5).flatten(3).flatten(1, 2)  # (B, hw, 3 p p)
+        cells = cut_patches(image, self.config.patch)
         patches = F.linear(cells, self.patch_embed.weight.flatten(1), self.patch_embed.bias)
         prefix = torch.cat((self.cls_token, self.registers), dim=1)
         return torch.cat((prefix.expand(image.shape[0], -1, -1), patches), dim=1)

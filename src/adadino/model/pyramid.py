@@ -18,20 +18,23 @@ from adadino.model.sizes import Sizes
 SCALES = (2.0, 1.0, 0.5, 0.25)
 """Sides of P2..P5 as multiples of the token grid: 64, 32, 16, 8 for 32 x 32 tokens."""
 
+REDUCED = 32
+"""Channels between the two projections of a neck."""
+
 
 class Neck(nn.Module):
     """One scale: reduce, resize, mix locally, widen."""
 
     sizes = Sizes()
 
-    def __init__(self, *, dim: int, width: int, scale: float, reduced: int = 32) -> None:
+    def __init__(self, *, dim: int, width: int, scale: float) -> None:
         super().__init__()
         self.scale = scale
-        self.reduce = nn.Conv2d(dim, reduced, 1, bias=False)
-        self.norm1 = nn.BatchNorm2d(reduced)
-        self.local = nn.Conv2d(reduced, reduced, 3, padding=1, groups=reduced, bias=False)
-        self.norm2 = nn.BatchNorm2d(reduced)
-        self.widen = nn.Conv2d(reduced, width, 1)
+        self.reduce = nn.Conv2d(dim, REDUCED, 1, bias=False)
+        self.norm1 = nn.BatchNorm2d(REDUCED)
+        self.local = nn.Conv2d(REDUCED, REDUCED, 3, padding=1, groups=REDUCED, bias=False)
+        self.norm2 = nn.BatchNorm2d(REDUCED)
+        self.widen = nn.Conv2d(REDUCED, width, 1)
 
     def forward(self, features: Tensor) -> Tensor:
         """Map (2B, D, h, w) to (2B, width, s h, s w)."""
