@@ -12,7 +12,7 @@ from adadino import config as presets
 from adadino import paper
 from adadino.benchmark import report as reports
 from adadino.benchmark.cost import gflops
-from adadino.benchmark.report import Measurement, Protocol, Report
+from adadino.benchmark.report import Measurement, Report, Timing
 from adadino.benchmark.run import run
 from adadino.engine.model import Engine
 from tests.conftest import SMALL
@@ -194,7 +194,7 @@ def test_the_function_behind_the_verb():
         budgets=(8,),
         shapes=((2, 16),),
         device=torch.device("cpu"),
-        protocol=Protocol(1, 2),
+        protocol=Timing(1, 2),
         reference=False,
         say=said.append,
     )

@@ -73,7 +73,7 @@ class Report:
 
 
 @dataclass(frozen=True)
-class Protocol:
+class Timing:
     """How many batches run."""
 
     warmup: int = 5

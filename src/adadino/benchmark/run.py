@@ -31,7 +31,7 @@ from adadino.benchmark.modes import (
     make,
     reference_encoders,
 )
-from adadino.benchmark.report import Measurement, Protocol, Reference, Report, fill_speedups
+from adadino.benchmark.report import Measurement, Reference, Report, Timing, fill_speedups
 from adadino.config import Config
 from adadino.model.adadino import AdaDINO
 from adadino.model.detector import Detector
@@ -46,7 +46,7 @@ def run(
     budgets: Sequence[int],
     shapes: Sequence[tuple[int, int]],
     device: torch.device,
-    protocol: Protocol,
+    protocol: Timing,
     reference: bool = True,
     say: Say = lambda _: None,
 ) -> Report:
@@ -99,7 +99,7 @@ def _one_by_one(
     mode: Mode,
     budgets: Sequence[int],
     images: list[Tensor],
-    protocol: Protocol,
+    protocol: Timing,
     say: Say,
 ) -> None:
     model: Detector | None = None
@@ -129,7 +129,7 @@ def _free() -> None:
 
 
 def _measure(
-    model: Detector, mode: Mode, k: int, images: list[Tensor], protocol: Protocol, plain: int
+    model: Detector, mode: Mode, k: int, images: list[Tensor], protocol: Timing, plain: int
 ) -> Measurement:
     device = images[0].device
     if device.type == "cuda":
@@ -157,7 +157,7 @@ def _take_turns(
     budgets: Sequence[int],
     encoders: dict[str, Callable[[], Encode]],
     images: list[Tensor],
-    protocol: Protocol,
+    protocol: Timing,
     say: Say,
 ) -> None:
     models: dict[Mode, Detector] = {}
@@ -237,7 +237,7 @@ def _one_reference(
     build: Callable[[], Encode],
     config: Config,
     images: list[Tensor],
-    protocol: Protocol,
+    protocol: Timing,
     say: Say,
 ) -> None:
     batch, size = len(images[0]), images[0].shape[-1]

@@ -111,20 +111,20 @@ def export(
     pair = PairGraph(copy.half() if options.half else copy, k=ran).eval()
 
     tolerance = TOLERANCE[options.precision]
+    size = options.size or (TILE if options.deepness else None)
     metadata = metadata_of(
         model,
         k=k,
         chunks=None if k is None else model.config.bscs.chunks,
         selection=None if k is None else options.selection,
         precision=options.precision,
-        size=options.size,
+        size=size,
         tolerance=tolerance,
+        kept_chunks=None if chunks is None else chunks.tolist(),
     )
-    metadata |= {"kept_chunks": None if chunks is None else chunks.tolist()}
-    size = options.size
     if options.deepness:
-        size = size or TILE
-        metadata |= {"size": size, **deepness(tile=size, resolution=options.resolution)}
+        assert size is not None
+        metadata |= deepness(tile=size, resolution=options.resolution)
     shapes = SHAPES if size is None else ((1, size, size),) * 2
     write = _write_onnx if path.suffix == ".onnx" else _write_pt2
 
