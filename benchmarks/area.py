@@ -24,10 +24,10 @@ import torch
 
 from adadino.area import predict_area
 from adadino.area.units import Dates
+from adadino.checkpoint import save
 from adadino.config import PRESETS
 from adadino.data.synthetic import write_geotiff_pair
 from adadino.model.adadino import AdaDINO
-from adadino.model.checkpoint import save
 from adadino.scene import SceneOptions
 
 

@@ -1,12 +1,20 @@
-"""Is the engine right on this device? Every kernel, then the whole, before anything is timed.
+"""Is the engine right on this device? Every kernel, then the whole.
+
+    python benchmarks/engine_checks.py [--preset vitl16] [--size 256] [--device cuda]
+    python benchmarks/engine_checks.py --model DIR --data DIR [--split test]
 
 Fresh random inputs, outputs poisoned first, against the plain operations in float32 on the CPU (for
-the whole engine: against the plain model in float32 on the device). Used by `engine_gpu.py`.
+the whole engine: against the plain model in float32 on the device). With --model and --data, a
+trained model in bf16 and fp8 against itself in fp32 on labelled pairs. Ends with status 1 if
+anything is wrong. How fast it is: `adadino benchmark`, and `engine_parts.py` by kernel.
 """
 
 from __future__ import annotations
 
+import argparse
+import dataclasses
 import gc
+import sys
 import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
@@ -16,21 +24,15 @@ import torch
 from torch import Tensor, nn
 from torch.utils._pytree import tree_leaves, tree_map
 
+from adadino.benchmark.agreement import agree
 from adadino.benchmark.cost import exact_fp32
-from adadino.benchmark.modes import without_graph
+from adadino.checkpoint import load
 from adadino.config import Config, preset
+from adadino.data.folder import PairFolder
 from adadino.engine import optimize
-from adadino.engine.ops import (
-    activation,
-    attention,
-    gather,
-    local,
-    norm,
-    residual,
-    rope,
-    select,
-)
+from adadino.engine.ops import adapter, block
 from adadino.engine.rows import product, quantize
+from adadino.evaluation import same_size
 from adadino.model.adadino import AdaDINO
 from adadino.model.backbone import rope_tables
 
@@ -48,17 +50,6 @@ def poisoned() -> Iterator[None]:
         yield
     finally:
         torch.use_deterministic_algorithms(False)
-
-
-@contextmanager
-def changed(where: object, name: str, value: object) -> Iterator[None]:
-    """An attribute with another value for a while."""
-    before = getattr(where, name)
-    setattr(where, name, value)
-    try:
-        yield
-    finally:
-        setattr(where, name, before)
 
 
 @contextmanager
@@ -128,14 +119,14 @@ def check_kernels(device: torch.device, dim: int, hidden: int, heads: int) -> It
         layer.weight, layer.bias = (
             nn.Parameter(t, requires_grad=False) for t in (weight.float(), bias.float())
         )
-        return local.group_affine(x, layer)
+        return adapter.group_affine(x, layer)
 
     def residual_(x: Tensor, *rest: Tensor, **given: object) -> object:
-        return residual.gated_residual_(x, *rest, **given), x  # what it returns, what it moved
+        return adapter.gated_residual_(x, *rest, **given), x  # what it returns, what it moved
 
     def gathered(up: Tensor, bias: Tensor, down: Tensor, scale: Tensor | None) -> object:
         keep = torch.tensor([1, 4, 5, 9, 12, 15], device=up.device)
-        return tuple(gather.gather(gather.Chunks(up, scale, bias, down), keep))
+        return tuple(block.gather(block.Chunks(up, scale, bias, down), keep))
 
     B, h = 3, 14
     for dtype, within in ((half, 2e-2), (torch.float32, 2e-5)):
@@ -164,31 +155,31 @@ def check_kernels(device: torch.device, dim: int, hidden: int, heads: int) -> It
         for kind in (None, "fp8"):
             given = {**vectors, "eps": 1e-5, "kind": kind}
             suffix = f" -> {kind}" if kind else ""
-            yield check(f"layer_norm{suffix}", norm.layer_norm, x, **given)
-            yield check(f"layer_norm_pooled{suffix}", norm.layer_norm_pooled, x, prefix=5, **given)
+            yield check(f"layer_norm{suffix}", block.layer_norm, x, **given)
+            yield check(f"layer_norm_pooled{suffix}", block.layer_norm_pooled, x, prefix=5, **given)
             for gated in (0, 96):
                 rows = randn(777, 1536, dtype=dtype) * 2
                 name = f"activate{' gated' if gated else ''}{suffix}"
-                yield check(name, activation.activate, rows, gated=gated, kind=kind)
-        yield check("pair_norm", norm.pair_norm, x, prefix=5, shift=vectors["shift"])
-        yield check("rope", rope.rope_, qkv.clone(), *tables, heads=heads)
-        yield check("rope of keys", rope.rope_, qkv.clone(), *tables, heads=heads, queries=False)
+                yield check(name, block.activate, rows, gated=gated, kind=kind)
+        yield check("pair_norm", adapter.pair_norm, x, prefix=5, shift=vectors["shift"])
+        yield check("rope", block.rope_, qkv.clone(), *tables, heads=heads)
+        yield check("rope of keys", block.rope_, qkv.clone(), *tables, heads=heads, queries=False)
         for side in (h, 16):  # tiles that are cut, and whole ones behind the prefix
             turn = rope_tables(
                 side, side, prefix=5, head_dim=dim // heads, theta=100.0, device=device
             )
             tokens = randn(3, 5 + side**2, 3 * dim, dtype=dtype)
             given = {"heads": heads, "prefix": 5}
-            yield check(f"attention {5 + side**2}", attention.attention, tokens, *turn, **given)
+            yield check(f"attention {5 + side**2}", block.attention, tokens, *turn, **given)
         weights = randn(16, 96, dim, dtype=dtype), randn(16, 96, dtype=dtype)
         down = randn(16, 96, dim, dtype=dtype)
         yield check("gather", gathered, *weights, down, None, within=1e-6)
         yield check("group_affine", groups, z, randn(hidden), randn(hidden))
-        yield check("affine_silu", local.affine_silu, z, affine)
+        yield check("affine_silu", adapter.affine_silu, z, affine)
         for after in ("none", "gelu"):
             wide = randn(B, h, 17, 200, dtype=dtype), randn(9, 200, dtype=dtype)
-            yield check(f"depthwise {after}", local.depthwise, *wide, after=after)
-        yield check("context", local.context, z, affine, *spatial)
+            yield check(f"depthwise {after}", adapter.depthwise, *wide, after=after)
+        yield check("context", adapter.context, z, affine, *spatial)
         for sign, features in ((-1, None), (1, randn(B, h * h, 2, dim, dtype=dtype))):
             given = {**gates, "sign": sign, "features": features}
             yield check(f"gated_residual {sign}", residual_, x.clone(), *maps, **given)
@@ -203,7 +194,7 @@ def check_kernels(device: torch.device, dim: int, hidden: int, heads: int) -> It
             "bias2": randn(16),
         }
         pooled = randn(pairs, 65, 4 * dim)
-        yield check(f"select, {pairs} pairs", select.select, pooled, **policy, k=6, within=2e-5)
+        yield check(f"select, {pairs} pairs", block.select, pooled, **policy, k=6, within=2e-5)
     yield attempt("fp8 product", lambda: _check_product(device, dim))
 
 
@@ -242,7 +233,7 @@ def check_engine(
     model: AdaDINO, precision: str, *, batch: int, size: tuple[int, int], **engine: bool
 ) -> dict:
     """The engine against the model, with the same chunks, and its graph against itself."""
-    device = model.normalize.mean.device
+    device = model.device
     torch.manual_seed(3)
     chunks = torch.stack([torch.randperm(16)[:6] for _ in model.encoder.backbone.blocks])
     chunks = chunks.to(device)
@@ -258,9 +249,9 @@ def check_engine(
         other = fast(*fresh, chunks=chunks).logits
         again = fast(*images, chunks=chunks)
         eager = fast.run(*fresh, chunks, k=6).logits
-        free = without_graph(fast)(*images, k=6)
+        free = fast.unrecorded(*images, k=6)
         with no_waiting(device):
-            without_graph(fast)(*images, k=6)
+            fast.unrecorded(*images, k=6)
     probability = [o.logits.softmax(1)[:, 1] for o in (got, expected)]
     agree = float(((probability[0] > 0.5) == (probability[1] > 0.5)).float().mean())
     error, usual = (off(o.logits, expected.logits) for o in (got, converted))
@@ -295,3 +286,42 @@ def check_engines(device: torch.device, name: str, side: int) -> Iterator[dict]:
         del model
         if device.type == "cuda":
             torch.cuda.empty_cache()
+
+
+def agreement(path: str, data: str, split: str | None, device: torch.device) -> Iterator[dict]:
+    """bf16 and fp8 against fp32, a trained model on labelled pairs."""
+    model = load(path, device=device)
+    pairs = PairFolder(data, split)
+    models = {"fp32": model}
+    for precision in ("bf16", "fp8"):
+        models[precision] = optimize(model, precision=precision, compile=False)
+    with exact_fp32():
+        for one in agree(models, same_size(pairs, range(len(pairs)))):
+            yield dataclasses.asdict(one)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--preset", default="vitl16")
+    parser.add_argument("--size", type=int, default=256, help="side in pixels")
+    parser.add_argument("--device", default="cuda")
+    parser.add_argument("--model", help="a trained model, for the agreement")
+    parser.add_argument("--data", help="a folder of labelled pairs, for the agreement")
+    parser.add_argument("--split", help="a split of that folder")
+    args = parser.parse_args()
+    device, config = torch.device(args.device), preset(args.preset)
+    if args.model is not None:
+        for row in agreement(args.model, args.data, args.split, device):
+            print(row, flush=True)
+        return 0
+    wrong = 0
+    checks = check_kernels(device, config.backbone.dim, config.cgla_hidden, config.backbone.heads)
+    for row in [*checks, *check_engines(device, args.preset, args.size)]:
+        print(row, flush=True)
+        wrong += not row["ok"]
+    print(f"{wrong} checks fail" if wrong else "every check passes")
+    return int(wrong > 0)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,43 +1,44 @@
-"""The engine's parts, timed alone, each beside the least that its bytes or operations would take.
+"""Where the engine's time goes: a pass by kind of kernel, then every part alone.
 
-`floor` is at 4.0 TB/s and 790 (bf16) or 1500 (fp8) TFLOP/s. Used by `engine_gpu.py`.
+    python benchmarks/engine_parts.py [--preset vitl16] [--batch 16] [--size 256] [--device cuda]
+
+A part stands beside the least that its bytes or operations would take: `floor` is at 4.0 TB/s and
+790 (bf16) or 1500 (fp8) TFLOP/s. The whole is measured by `adadino benchmark`.
 """
 
 from __future__ import annotations
 
-import contextlib
+import argparse
 import time
 from collections.abc import Callable, Iterator
 
 import torch
 import torch.nn.functional as F
-from engine_checks import changed
 from torch import Tensor, nn
 from torch.nn.attention import SDPBackend, sdpa_kernel
+from torch.profiler import ProfilerActivity
+from torch.profiler import profile as record
 
-from adadino.config import Config
-from adadino.engine.ops import (
-    activation,
-    attention,
-    gather,
-    local,
-    norm,
-    residual,
-    rope,
-    select,
-)
+from adadino.benchmark.cost import wait
+from adadino.config import Config, preset
+from adadino.engine import optimize
+from adadino.engine.ops import adapter, block
 from adadino.engine.rows import product, quantize
-from adadino.model.backbone import rope_tables, rotate
+from adadino.model.adadino import AdaDINO
+from adadino.model.backbone import rope_tables
 
 BYTES, BF16, FP8 = 4.0e12, 790e12, 1500e12
-TILES = (
-    (64, 64, 4, 3),
-    (64, 64, 4, 2),
-    (64, 64, 4, 4),
-    (128, 64, 8, 3),
-    (64, 128, 4, 2),
-)
-"""Of our attention: queries, keys, warps, stages."""
+GROUPS = {
+    "compiled": ("triton_",),
+    "attention": ("sdpa", "flash", "fmha", "attention"),
+    "conv": ("conv", "fprop", "depthwise", "dgrad"),
+    "GEMM": ("gemm", "gemv", "nvjet", "cutlass", "xmma", "cublas", "splitk", "_mm", "::mm", "::bmm",
+             "addmm"),
+    "engine's kernels": ("_layer_norm", "_pair_norm", "_rope", "_activate", "_group_affine",
+                         "_affine_silu", "_context", "_gated_residual", "_slices", "_decide",
+                         "_gather"),
+}  # fmt: skip
+"""Kernels by what is in their names; the first that fits counts."""
 half = torch.bfloat16
 
 
@@ -121,38 +122,39 @@ def kernels(config: Config, batch: int, grid: int, device: torch.device) -> Iter
     spatial = vectors["shift"][:H].contiguous(), vectors["bias"][:1].contiguous()
     pair = {"prefix": b.prefix, "shift": vectors["shift"]}
     runs: dict[str, tuple[Callable, float]] = {
-        "layer_norm": (lambda: norm.layer_norm(x, **given), 2 * tokens),
-        "layer_norm -> fp8": (lambda: norm.layer_norm(x, **given, kind="fp8"), 1.5 * tokens),
+        "layer_norm": (lambda: block.layer_norm(x, **given), 2 * tokens),
+        "layer_norm -> fp8": (lambda: block.layer_norm(x, **given, kind="fp8"), 1.5 * tokens),
         "layer_norm + pool": (
-            lambda: norm.layer_norm_pooled(x, prefix=b.prefix, **given),
+            lambda: block.layer_norm_pooled(x, prefix=b.prefix, **given),
             2 * tokens,
         ),
-        "rope": (lambda: rope.rope_(qkv, *tables, heads=heads), 4 * tokens),
-        "rope of keys": (lambda: rope.rope_(qkv, *tables, heads=heads, queries=False), 2 * tokens),
-        "pair_norm": (lambda: norm.pair_norm(x, **pair), 3 * places),
-        "group_affine, H": (lambda: local.group_affine(z, layer), small),
-        "affine_silu, H": (lambda: local.affine_silu(z, affine), 2 * small),
-        "context, H": (lambda: local.context(z, affine, *spatial), 2 * small),
-        "depthwise, H": (lambda: local.depthwise(z.view(B, h, h, H), narrow), 2 * small),
-        "depthwise + gelu, 2D": (lambda: local.depthwise(both, taps, after="gelu"), 2 * places),
+        "rope": (lambda: block.rope_(qkv, *tables, heads=heads), 4 * tokens),
+        "rope of keys": (lambda: block.rope_(qkv, *tables, heads=heads, queries=False), 2 * tokens),
+        "pair_norm": (lambda: adapter.pair_norm(x, **pair), 3 * places),
+        "group_affine, H": (lambda: adapter.group_affine(z, layer), small),
+        "affine_silu, H": (lambda: adapter.affine_silu(z, affine), 2 * small),
+        "context, H": (lambda: adapter.context(z, affine, *spatial), 2 * small),
+        "depthwise, H": (lambda: adapter.depthwise(z.view(B, h, h, H), narrow), 2 * small),
+        "depthwise + gelu, 2D": (lambda: adapter.depthwise(both, taps, after="gelu"), 2 * places),
         "  the same, cuDNN": (
             lambda: F.gelu(F.conv2d(both.permute(0, 3, 1, 2), conv, padding=1, groups=2 * D)),
             2 * places,
         ),
-        "gated_residual": (lambda: residual.gated_residual_(x, *maps, **gates), 3.5 * places),
+        "gated_residual": (lambda: adapter.gated_residual_(x, *maps, **gates), 3.5 * places),
     }
     for width in (b.ffn, 6 * b.ffn // 16):
         hidden = t.randn(M, width)
-        run = lambda hidden=hidden: activation.activate(hidden, kind="fp8")  # noqa: E731
+        run = lambda hidden=hidden: block.activate(hidden, kind="fp8")  # noqa: E731
         runs[f"gelu -> fp8, {width}"] = (run, 3 * hidden.numel())
     for name, (run, moved) in runs.items():
         yield t.row(name, run, moved=moved)
     yield from _choice(t, config, batch, N)
-    yield from _our_attention(t, qkv, tables, heads, b.prefix)
+    attend = lambda: block.attention(qkv, *tables, heads=heads, prefix=b.prefix)  # noqa: E731
+    yield t.row("rotate and attend", attend, flops=4 * 2 * B * N**2 * D)
 
 
 def _choice(t: Timer, config: Config, batch: int, tokens: int) -> Iterator[dict]:
-    """The policy and the gather of one block, by our kernels and by PyTorch's."""
+    """The policy and the gather of one block."""
     D, C, hidden = config.backbone.dim, config.bscs.chunks, config.bscs.hidden
     rows = config.backbone.ffn // C
     single = torch.float32
@@ -163,43 +165,11 @@ def _choice(t: Timer, config: Config, batch: int, tokens: int) -> Iterator[dict]
         "weight2": t.randn(C, hidden, dtype=single) / 16,
         "bias2": t.randn(C, dtype=single),
     }
-    chunks = gather.Chunks(t.randn(C, rows, D), None, t.randn(C, rows), t.randn(C, rows, D))
+    chunks = block.Chunks(t.randn(C, rows, D), None, t.randn(C, rows), t.randn(C, rows, D))
     moved = 4 * (parts.numel() + weights["weight1"].numel())
-    copied = 2 * 2 * 2 * 6 * rows * D
-    keep = select.select(parts, **weights, k=6)[1]
-    for ours in (True, False):
-        by = "ours" if ours else "PyTorch"
-        with contextlib.ExitStack() as stack:
-            for module in () if ours else (select, gather):
-                stack.enter_context(changed(module, "on_gpu", lambda _: False))
-            run = lambda: select.select(parts, **weights, k=6)  # noqa: E731
-            yield t.row(f"policy, {by}", run, moved=moved)
-            yield t.row(f"gather, {by}", lambda: gather.gather(chunks, keep), moved=copied)
-
-
-def _our_attention(
-    t: Timer, qkv: Tensor, tables: tuple[Tensor, Tensor], heads: int, prefix: int
-) -> Iterator[dict]:
-    """Attention with its rotations: cuDNN's behind `rope_`, then ours with other tiles."""
-    images, tokens, width = qkv.shape
-    flops = 4 * images * tokens**2 * width // 3
-    given = {"heads": heads, "prefix": prefix}
-    attend = lambda: attention.attention(qkv, *tables, **given)  # noqa: E731
-    with changed(attention, "MOST", 0):
-        yield t.row("rotate, attend", attend, flops=flops)
-    if t.device.type != "cuda":
-        return
-    from adadino.engine.kernels import attention as ours
-
-    for queries, keys, warps, stages in TILES:
-        with (
-            changed(ours, "QUERIES", queries),
-            changed(ours, "KEYS", keys),
-            changed(ours, "WARPS", warps),
-            changed(ours, "STAGES", stages),
-        ):
-            name = f"  ours, {queries} x {keys}, {warps} warps, {stages} stages"
-            yield t.row(name, attend, flops=flops)
+    keep = block.select(parts, **weights, k=6)[1]
+    yield t.row("policy", lambda: block.select(parts, **weights, k=6), moved=moved)
+    yield t.row("gather", lambda: block.gather(chunks, keep), moved=2 * 2 * 2 * 6 * rows * D)
 
 
 def products(config: Config, batch: int, grid: int, device: torch.device) -> Iterator[dict]:
@@ -242,7 +212,7 @@ def _ffn(t: Timer, x: Tensor, sums: Tensor, rows8: object, width: int) -> Iterat
         f"up {width}, GELU epilogue": lambda: torch._addmm_activation(
             bias, x, up.t(), use_gelu=True
         ),
-        f"up {width}, GELU kernel": lambda: activation.activate(F.linear(x, up, bias)),
+        f"up {width}, GELU kernel": lambda: block.activate(F.linear(x, up, bias)),
         f"up {width} fp8": lambda: product(rows8, up8, bias, half),
         f"down {width} into the tokens": lambda: sums.addmm_(hidden, down),
         f"down {width}, the other layout": lambda: sums.addmm_(hidden, turned.t()),
@@ -263,19 +233,72 @@ def _attention(t: Timer, images: int, tokens: int, heads: int, dim: int) -> Iter
             yield t.row(name, run, flops=flops)
 
 
-def plain_attention(config: Config, batch: int, grid: int, device: torch.device) -> Iterator[dict]:
-    """One layer's attention in fp32 by the kernels that take it, and its rotation."""
-    t, b = Timer(device), config.backbone
-    N, dim = b.prefix + grid**2, b.dim // b.heads
-    qkv = t.randn(2 * batch, N, 3, b.heads, dim, dtype=torch.float32)
-    flops = 4 * 2 * batch * b.heads * N**2 * dim
-    for backend in (SDPBackend.EFFICIENT_ATTENTION, SDPBackend.MATH):
-        with sdpa_kernel(backend):
-            run = lambda: F.scaled_dot_product_attention(*qkv.permute(2, 0, 3, 1, 4))  # noqa: E731
-            name = f"fp32 attention, {backend.name.split('_')[0].lower()}"
-            yield t.row(name, run, flops=flops, rate=67e12)
-    tables = rope_tables(grid, grid, prefix=b.prefix, head_dim=dim, theta=100.0, device=device)
-    cos, sin = (table[:, None] for table in tables)
-    queries = qkv[:, :, 0]
-    moved = 2 * 4 * queries.numel()
-    yield t.row("fp32 rotation of queries", lambda: rotate(queries, cos, sin), moved=moved)
+def profile(
+    config: Config, batch: int, size: int, device: torch.device, precision: str
+) -> Iterator[dict]:
+    """Device time by group and by kernel; without a graph, so that every kernel has its name."""
+    cuda = device.type == "cuda"
+    with device:
+        model = AdaDINO(config).eval()
+    engine = optimize(model, precision=precision, compile=cuda, cuda_graph=False)
+    images = [torch.rand(batch, 3, size, size, device=device) for _ in "ab"]
+    kinds = [ProfilerActivity.CPU, *([ProfilerActivity.CUDA] if cuda else [])]
+    for k in (config.bscs.chunks, config.bscs.k):
+        for _ in range(3):
+            engine(*images, k=k)
+        wait(device)
+        with record(activities=kinds) as trace:
+            engine(*images, k=k)
+            wait(device)
+        name = "self_device_time_total" if cuda else "self_cpu_time_total"
+        spent = [(getattr(event, name), event) for event in trace.key_averages()]
+        spent = [(us, event) for us, event in spent if us > 0 and (not cuda or _on_device(event))]
+        groups: dict[str, float] = {}
+        for us, event in spent:
+            group = group_of(event.key)
+            groups[group] = groups.get(group, 0) + us
+        total = sum(groups.values())
+        ordered = sorted(groups.items(), key=lambda one: -one[1])
+        yield {"what": f"{precision}, k={k}", "ms": round(total / 1e3, 2)} | {
+            group: round(us / 1e3, 2) for group, us in ordered
+        }
+        for us, event in sorted(spent, key=lambda one: -one[0])[:20]:
+            yield {"kernel": event.key[:60], "ms": round(us / 1e3, 3), "calls": event.count}
+
+
+def group_of(kernel: str) -> str:
+    """The group of a kernel by its name."""
+    name = kernel.lower()
+    fits = (group for group, parts in GROUPS.items() if any(part in name for part in parts))
+    return next(fits, "other")
+
+
+def _on_device(event: object) -> bool:
+    """A kernel: neither the operator that launched it, nor a mark around several of them."""
+    there = getattr(event, "device_type", None) == torch.autograd.DeviceType.CUDA
+    return there and not getattr(event, "is_user_annotation", False)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--preset", default="vitl16")
+    parser.add_argument("--batch", type=int, default=16)
+    parser.add_argument("--size", type=int, default=256, help="side in pixels")
+    parser.add_argument("--device", default="cuda")
+    args = parser.parse_args()
+    device, config = torch.device(args.device), preset(args.preset)
+    grid, cuda = -(-args.size // config.stride), device.type == "cuda"
+    for precision in ("bf16", "fp8" if cuda else "int8"):
+        for row in profile(config, args.batch, args.size, device, precision):
+            print(row, flush=True)
+    for rows in (
+        ceilings(device, 8192 if cuda else 256),
+        kernels(config, args.batch, grid, device),
+        products(config, args.batch, grid, device),
+    ):
+        for row in rows:
+            print(row, flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -33,10 +33,9 @@ from adadino.engine.kernels import (
     local,
     norm,
     residual,
-    rope,
     select,
 )
-from adadino.engine.ops.gather import Chunks
+from adadino.engine.ops.block import Chunks
 from adadino.model.backbone import rope_tables
 
 POINTERS = {
@@ -123,7 +122,7 @@ def launches(config: Config) -> Iterator[tuple[str, object]]:
         )
     tables = rope_tables(32, 32, prefix=b.prefix, head_dim=D // b.heads, theta=100.0)
     qkv = torch.zeros(1, b.prefix + 1024, 3 * D, dtype=half)
-    yield "rope", lambda: rope.rope_(qkv, *tables, heads=b.heads)
+    yield "rope", lambda: attention.rope_(qkv, *tables, heads=b.heads)
     attend = {"heads": b.heads, "prefix": b.prefix}
     yield "attention", lambda: attention.attention(qkv, *tables, **attend)
     policy = {

@@ -16,10 +16,10 @@ from pathlib import Path
 import torch
 from rasterio.errors import NotGeoreferencedWarning
 
+from adadino.checkpoint import load
 from adadino.data.folder import find_pairs, read_mask
 from adadino.errors import AdaDINOWarning
 from adadino.metrics import Confusion, confusion_counts
-from adadino.model.checkpoint import load
 from adadino.scene import SceneOptions, predict_scene
 
 

@@ -17,12 +17,12 @@ import torch
 
 from adadino.area import predict_area, units
 from adadino.area.units import Dates
+from adadino.checkpoint import load, save
 from adadino.config import BackboneConfig, BSCSConfig, CGLAConfig, Config, CPGRConfig
 from adadino.data.prepare.run import prepare
 from adadino.data.synthetic import write_dataset, write_geotiff_pair
 from adadino.export import ExportOptions, export, write
 from adadino.model.adadino import AdaDINO
-from adadino.model.checkpoint import load, save
 from adadino.scene import SceneOptions, predict_scene
 from adadino.training.config import load_run
 from adadino.training.run import train

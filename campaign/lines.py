@@ -107,9 +107,9 @@ class CommandLine(Target):
 
     def seeds(self) -> Sequence[bytes]:
         """Files for the lines to name."""
+        from adadino.checkpoint import save
         from adadino.data.prepare.run import prepare
         from adadino.data.synthetic import write_dataset
-        from adadino.model.checkpoint import save
 
         tif = GeoTiff(self.folder)
         (self.folder / "bad.tif").write_bytes(tif.seeds()[0][:900])

@@ -110,11 +110,11 @@ class Checkpoint(Target):
     """A safetensors file: its header, its configuration."""
 
     name = "checkpoint"
-    modules = ("adadino.model.checkpoint", "adadino.schema", "adadino.config")
+    modules = ("adadino.checkpoint", "adadino.schema", "adadino.config")
 
     def seeds(self) -> Sequence[bytes]:
         """A small model's."""
-        from adadino.model.checkpoint import save
+        from adadino.checkpoint import save
 
         save(random_model(SMALL), self.folder / "model", with_backbone=True)
         whole = (self.folder / "model" / "model.safetensors").read_bytes()
@@ -124,7 +124,7 @@ class Checkpoint(Target):
 
     def take(self, data: bytes) -> None:
         """As `adadino.load` does."""
-        from adadino.model.checkpoint import load
+        from adadino.checkpoint import load
 
         (self.folder / "model" / "model.safetensors").write_bytes(data)
         load(self.folder / "model")
@@ -137,7 +137,7 @@ class Configuration(Checkpoint):
 
     def seeds(self) -> Sequence[bytes]:
         """A small model's."""
-        from adadino.model.checkpoint import save
+        from adadino.checkpoint import save
 
         save(random_model(SMALL), self.folder / "model", with_backbone=True)
         self.whole = (self.folder / "model" / "model.safetensors").read_bytes()

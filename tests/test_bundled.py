@@ -9,8 +9,8 @@ import pytest
 import torch
 
 import adadino
+from adadino.checkpoint import read_settings
 from adadino.data.synthetic import make_pair
-from adadino.model.checkpoint import read_settings
 from adadino.model.weights import bundled
 
 DIGEST = "6e46b7da8adf60e8f5ce5570924fab5acb9223e89de851f44ef7a2a0b57e8e4e"

@@ -17,8 +17,9 @@ from adadino.errors import AdaDINOError, ConfigError, WeightsError, WriteError
 from adadino.export import ExportOptions, export
 from adadino.export import write as story
 from adadino.export.freeze import choose_chunks, freeze_chunks
-from adadino.export.portable import Pair, portable
+from adadino.export.portable import PairGraph, PortableSizes, portable
 from adadino.model.adadino import AdaDINO
+from adadino.model.sizes import Sizes
 from adadino.runtime.exported import ExportedModel
 from tests.conftest import SMALL, randomise, with_backbone, with_bscs, with_cgla, with_cpgr
 from tests.scene.runs import two_dates
@@ -59,11 +60,16 @@ CONFIGS = {
 @pytest.mark.parametrize("name", CONFIGS)
 def test_the_portable_model_computes_what_the_model_computes(name):
     model = a_model(CONFIGS[name])
-    ours = Pair(portable(model), k=SMALL.bscs.k)
+    ours = PairGraph(portable(model), k=SMALL.bscs.k)
     for shape in ((2, 64, 64), (1, 77, 109), (1, 9, 300), (1, 264, 130)):
         before, after = a_pair(*shape)
         with torch.inference_mode():
             assert torch.allclose(ours(before, after), probability(model, before, after), atol=2e-6)
+
+
+def test_every_operation_that_depends_on_a_size_has_its_portable_form():
+    public = {name for name in vars(Sizes) if not name.startswith("_")}
+    assert public == {name for name in vars(PortableSizes) if not name.startswith("_")}
 
 
 @pytest.mark.parametrize("gated", [False, True])

@@ -14,6 +14,7 @@ import torch
 from rasterio.transform import from_origin
 
 from adadino.area.units import Dates
+from adadino.checkpoint import save
 from adadino.data.folder import PairFolder
 from adadino.data.prepare.run import prepare
 from adadino.data.synthetic import write_dataset, write_geotiff_pair
@@ -22,7 +23,6 @@ from adadino.evaluation import Protocol, evaluate
 from adadino.export import ExportOptions, export
 from adadino.export import write as export_story
 from adadino.files import locked, sole_writer, sweep, work_folder, write_atomic
-from adadino.model.checkpoint import save
 from adadino.training.run import train
 from adadino.web.jobs.records import Job
 from adadino.web.jobs.store import JobStore

@@ -51,7 +51,7 @@ def test_every_public_name_resolves():
     for name in adadino.__all__:
         assert getattr(adadino, name).__name__ == name
         assert name in dir(adadino)
-    from adadino.model.checkpoint import load
+    from adadino.checkpoint import load
 
     assert adadino.load is load
     assert adadino.__version__ == version("adadino")

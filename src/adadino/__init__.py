@@ -1,30 +1,71 @@
 """Find what changed between two co-registered images of one place.
 
-The public names are imported when first used, so `import adadino` costs nothing.
+The public names are imported when first used, so `import adadino` costs nothing. `predict` is here;
+`_HOMES` says where the others are.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from os import PathLike
+from typing import TYPE_CHECKING, Any, cast
 
 __version__ = "0.1.0"
-__all__ = ["AdaDINO", "AdaDINOError", "Config", "load", "predict", "predict_scene"]
+__all__ = [
+    "AdaDINO",
+    "AdaDINOError",
+    "Config",
+    "from_pretrained",
+    "load",
+    "optimize",
+    "predict",
+    "predict_scene",
+    "push_to_hub",
+    "save_pretrained",
+]
 
 if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from adadino.checkpoint import load
     from adadino.config import Config
+    from adadino.engine import optimize
     from adadino.errors import AdaDINOError
     from adadino.model.adadino import AdaDINO
-    from adadino.model.checkpoint import load, predict
+    from adadino.model.detector import Detector
+    from adadino.model.inputs import ImageLike
+    from adadino.pretrained import from_pretrained, push_to_hub, save_pretrained
     from adadino.scene import predict_scene
 
 _HOMES = {
     "AdaDINO": "adadino.model.adadino",
     "AdaDINOError": "adadino.errors",
     "Config": "adadino.config",
-    "load": "adadino.model.checkpoint",
-    "predict": "adadino.model.checkpoint",
+    "from_pretrained": "adadino.pretrained",
+    "load": "adadino.checkpoint",
+    "optimize": "adadino.engine",
     "predict_scene": "adadino.scene",
+    "push_to_hub": "adadino.pretrained",
+    "save_pretrained": "adadino.pretrained",
 }
+
+
+def predict(
+    before: ImageLike, after: ImageLike, *, model: str | PathLike[str] | Detector = "tiny"
+) -> NDArray[np.float32]:
+    """Probability of change of every pixel of one pair.
+
+    Args:
+        before: The first date: array, tensor, PIL image or path.
+        after: The second date, of the same size.
+        model: A model, or what `adadino.load` takes.
+
+    Returns:
+        An array (H, W) in [0, 1]; see `Detector.predict`.
+    """
+    if isinstance(model, str | PathLike):
+        model = cast("Detector", __getattr__("load")(model))
+    return model.predict(before, after)
 
 
 def __getattr__(name: str) -> Any:

@@ -20,9 +20,8 @@ LVD_MEAN, LVD_STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 Prior = Literal["spatial", "delta", "local"]
 
 
-MOST = {"backbone.depth": 1000}
-"""Beyond it nobody could build the model, only wait for it."""
-MOST_ELSE = 2**17
+LARGEST_DEPTH, LARGEST_WIDTH = 1000, 2**17
+"""Larger models cannot be built in any reasonable time."""
 
 
 def _check(ok: bool, message: str) -> None:
@@ -30,8 +29,8 @@ def _check(ok: bool, message: str) -> None:
         raise ConfigError(message)
 
 
-def _check_most(name: str, value: int) -> None:
-    most = MOST.get(name, MOST_ELSE)
+def _check_largest(name: str, value: int) -> None:
+    most = LARGEST_DEPTH if name == "backbone.depth" else LARGEST_WIDTH
     _check(value <= most, f"{name} is {value}, must be at most {most}.")
 
 
@@ -66,7 +65,7 @@ class BackboneConfig:
     std: tuple[float, float, float] = SAT_STD
     """Channel standard deviations the weights expect."""
     trainable: bool = False
-    """Train the backbone too. The paper never does; small models of one's own may."""
+    """Train the backbone too. The paper never does; a small model of your own may."""
     weights: str | None = None
     """Where the weights come from (file, folder or hub id): a reference, never a copy."""
     fingerprint: str | None = None
@@ -76,11 +75,11 @@ class BackboneConfig:
         for name in ("dim", "depth", "heads", "ffn", "patch"):
             value = getattr(self, name)
             _check(value >= 1, f"backbone.{name} is {value}, must be at least 1.")
-            _check_most(f"backbone.{name}", value)
+            _check_largest(f"backbone.{name}", value)
         _check(
             self.registers >= 0, f"backbone.registers is {self.registers}, must not be negative."
         )
-        _check_most("backbone.registers", self.registers)
+        _check_largest("backbone.registers", self.registers)
         _check(
             self.dim % (4 * self.heads) == 0,
             f"backbone.dim {self.dim} / heads {self.heads} must be a multiple of 4 (axial RoPE).",
@@ -125,12 +124,13 @@ class BSCSConfig:
     """Batch-shared chunk selection, Eq. 8-12."""
 
     selection: Literal["learned", "static", "random", "bottom", "off"] = "learned"
-    """Who chooses: the policy per batch; a fixed ranking's best, worst, or random; nobody."""
+    """How chunks are chosen: `learned` by the policy for every batch; `static` and `bottom` are the
+    best and worst of `ranking`; `random` a fixed draw; `off` executes all of them."""
     chunks: int = 16
     """C: equal contiguous parts of the FFN's hidden width."""
     k: int = 6
-    """Chunks that are executed. k = chunks is the dense FFN, without a policy pass, and what it is
-    where nobody chooses."""
+    """Chunks that are executed. k = chunks is the dense FFN, without a policy pass; so is
+    `selection=off`."""
     hidden: int = 256
     """Hidden width of the policy."""
     temperature: float = 1.0
@@ -138,13 +138,13 @@ class BSCSConfig:
     ranking: tuple[tuple[int, ...], ...] | None = None
     """For `static` and `bottom`: one order of all chunks per block, most important first."""
     seed: int = 0
-    """For `random`: which fixed subset."""
+    """For `random`: the seed of the draw."""
 
     def __post_init__(self) -> None:
         for name in ("chunks", "hidden"):
             value = getattr(self, name)
             _check(value >= 1, f"bscs.{name} is {value}, must be at least 1.")
-            _check_most(f"bscs.{name}", value)
+            _check_largest(f"bscs.{name}", value)
         _check(
             1 <= self.k <= self.chunks,
             f"bscs.k is {self.k}, must be between 1 and bscs.chunks = {self.chunks}.",
@@ -161,10 +161,10 @@ class BSCSConfig:
             object.__setattr__(self, "k", self.chunks)  # so that what is reported is what runs
 
     def budget(self, k: int | None) -> int:
-        """The chunks to execute where k are asked for: by default the configuration's.
+        """How many chunks to execute: k, or by default the configuration's.
 
         Raises:
-            ConfigError: There are not so many, or nobody to choose them.
+            ConfigError: There are fewer chunks, or the selection is off.
         """
         k = self.k if k is None else k
         _check(1 <= k <= self.chunks, f"k is {k}, must be between 1 and {self.chunks}.")
@@ -195,7 +195,7 @@ class CPGRConfig:
             self.width >= 8 and self.width % 8 == 0,
             f"cpgr.width is {self.width}, must be a positive multiple of 8.",
         )
-        _check_most("cpgr.width", self.width)
+        _check_largest("cpgr.width", self.width)
         _check(
             len(set(self.prior)) == len(self.prior),
             f"cpgr.prior {self.prior} repeats a name; leave one out.",
@@ -206,7 +206,7 @@ class CPGRConfig:
 class StreamConfig:
     """Beyond the paper: a convolutional network beside the frozen transformer, for fine detail.
 
-    Peers that are built on such a network (lite-unet, changedino) have it anyway, and take its
+    Peers that are built on such a network (lite-unet, changedino) always have it, and take its
     `weights` from here.
     """
 
@@ -218,7 +218,7 @@ class StreamConfig:
 
 @dataclass(frozen=True)
 class Config:
-    """A model, whole: AdaDINO, or a peer with what it takes of the same settings."""
+    """A whole model: AdaDINO, or a peer with those of the same settings that it takes."""
 
     backbone: BackboneConfig = field(default_factory=BackboneConfig)
     cgla: CGLAConfig = field(default_factory=CGLAConfig)
@@ -253,7 +253,7 @@ class Config:
             _check(
                 bscs.ranking is not None,
                 f"bscs.selection={bscs.selection} needs bscs.ranking: train with selection=learned "
-                "first, then take AdaDINO.rank_chunks over the training set.",
+                "first, then take model.bscs.rank_chunks over the training set.",
             )
         _check(
             not (self.order_invariant and self.cgla.delta == "symmetric"),

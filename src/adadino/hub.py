@@ -1,136 +1,77 @@
-"""Models on the Hugging Face hub: a folder of trained tensors, settings and a card.
+"""The Hugging Face hub: repositories fetched into the local cache, folders uploaded.
 
-- The folder is a checkpoint (`model.safetensors`, `config.json`), so `adadino.load` takes it too. A
-  frozen backbone is named there, with its digest, and not copied.
-- The card holds the figures it is given and no others: what was not measured has no line.
-- `from_pretrained` takes a folder, or a hub id. huggingface_hub keeps what it fetched, and with
-  HF_HUB_OFFLINE=1 looks nowhere else.
+All access to the hub is here, below everything that loads or saves a model. huggingface_hub is
+imported when it is needed; it keeps what it fetched, and with HF_HUB_OFFLINE=1 it asks nobody.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from os import PathLike
+import os
+import re
 from pathlib import Path
-from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING
 
-from adadino.errors import AdaDINOError, ConfigError
-from adadino.files import write_atomic
-from adadino.model.checkpoint import load, save
-from adadino.model.weights import is_hub_id
-from adadino.reporting.card import hub_card
-
-if TYPE_CHECKING:
-    import torch
-
-    from adadino.model.detector import Detector
-
-CARD = "README.md"
+from adadino.errors import AdaDINOError, WeightsError
 
 
-def save_pretrained(
-    model: Detector,
-    folder: str | PathLike[str],
-    *,
-    figures: Mapping[str, Mapping[str, float]] | None = None,
-    with_backbone: bool = False,
-    licence: str | None = None,
-) -> Path:
-    """Write a model as a folder for the hub.
+def is_hub_id(source: object) -> bool:
+    """Whether a name that is no file here can be `owner/repository` on the hub."""
+    name = str(source)
+    is_file_name = name.endswith((".pth", ".safetensors"))
+    shaped = re.fullmatch(r"\w[\w.-]*/\w[\w.-]*", name) is not None
+    # A name inside a folder that exists here is a mistyped path, not a repository.
+    return shaped and not is_file_name and not os.path.exists(os.path.dirname(name))  # noqa: PTH110, PTH120
 
-    Args:
-        model: The model.
-        folder: Where to; made if it is not there.
-        figures: Measured figures by data set: `{"LEVIR-CD test": {"f1": 0.91, "iou": 0.84}}`. The
-            names are those that `adadino evaluate --json` prints.
-        with_backbone: Carry the frozen backbone too; see its licence first.
-        licence: Of the trained tensors, for the card; left out if not given.
+
+def fetch(source: str) -> Path:
+    """Bring a repository's weights and settings into the local cache; returns their folder.
 
     Raises:
-        ConfigError: A figure has no name that the card knows, or is no number between -1 and 1.
+        WeightsError: huggingface_hub is not installed, or the repository cannot be had.
     """
-    card = model_card(model, figures=figures, with_backbone=with_backbone, licence=licence)
-    path = save(model, folder, with_backbone=with_backbone)
-    write_atomic(path / CARD, card)
-    return path
+    try:
+        import huggingface_hub
+    except ImportError as error:
+        raise WeightsError(
+            f"{source} is neither a file nor a folder here; to fetch it as a hub id: "
+            "pip install 'adadino[hub]'."
+        ) from error
+    try:
+        return Path(
+            huggingface_hub.snapshot_download(source, allow_patterns=["*.json", "*.safetensors"])
+        )
+    except Exception as error:  # gated, refused, unknown, offline: each its own type
+        raise WeightsError(
+            f"there is no {source} here, and it cannot be fetched from the hub: {_reason(error)}. "
+            "If it is gated, accept its licence and log in, or download it by hand and give the "
+            "file."
+        ) from error
 
 
-def from_pretrained(
-    source: str | PathLike[str],
-    *,
-    backbone: str | PathLike[str] | None = None,
-    device: str | torch.device = "cpu",
-) -> Detector:
-    """Load a model from a folder or by its hub id; see `adadino.load`."""
-    return load(source, backbone=backbone, device=device)
-
-
-def push_to_hub(
-    model: Detector,
-    repo_id: str,
-    *,
-    figures: Mapping[str, Mapping[str, float]] | None = None,
-    with_backbone: bool = False,
-    licence: str | None = None,
-    private: bool = False,
-    message: str = "Upload an adadino model",
-) -> str:
-    """Upload a model, as `save_pretrained` writes it.
-
-    Args:
-        model: The model.
-        repo_id: `owner/name`; made if it is not there.
-        figures: Measured figures by data set.
-        with_backbone: Carry the frozen backbone too.
-        licence: Of the trained tensors.
-        private: Whether a new repository is for its owner only.
-        message: Of the commit.
-
-    Returns:
-        The address of the commit.
+def upload(folder: Path, repo_id: str, *, private: bool, message: str) -> str:
+    """Upload a folder as one commit of a repository; returns the commit's address.
 
     Raises:
         AdaDINOError: huggingface_hub is not installed, or the hub refuses.
     """
-    if not is_hub_id(repo_id):
-        raise ConfigError(f"{repo_id!r} is no hub id; give owner/name.")
     try:
         from huggingface_hub import HfApi
     except ImportError as error:
         raise AdaDINOError(
             "the hub needs huggingface_hub, which is not installed: pip install 'adadino[hub]'"
         ) from error
-    with TemporaryDirectory(prefix="adadino-") as folder:
-        save_pretrained(
-            model, folder, figures=figures, with_backbone=with_backbone, licence=licence
-        )
-        try:
-            api = HfApi()
-            api.create_repo(repo_id, private=private, exist_ok=True)
-            commit = api.upload_folder(repo_id=repo_id, folder_path=folder, commit_message=message)
-        except Exception as error:  # offline, not logged in, refused: each its own type
-            reason = str(error).strip().splitlines()[0][:200] if str(error) else repr(error)
-            raise AdaDINOError(
-                f"cannot upload to {repo_id}: {reason}. Log in with `hf auth login` and see that "
-                "you may write there."
-            ) from error
+    try:
+        api = HfApi()
+        api.create_repo(repo_id, private=private, exist_ok=True)
+        commit = api.upload_folder(repo_id=repo_id, folder_path=folder, commit_message=message)
+    except Exception as error:  # offline, not logged in, refused: each its own type
+        raise AdaDINOError(
+            f"cannot upload to {repo_id}: {_reason(error)}. Log in with `hf auth login` and see "
+            "that you may write there."
+        ) from error
     return str(commit)
 
 
-def model_card(
-    model: Detector,
-    *,
-    figures: Mapping[str, Mapping[str, float]] | None = None,
-    with_backbone: bool = False,
-    licence: str | None = None,
-) -> str:
-    """The README of a model, from its configuration and the figures that were measured."""
-    named = model.config.backbone.weights
-    return hub_card(
-        model,
-        figures=figures,
-        with_backbone=with_backbone,
-        licence=licence,
-        base_model=named if is_hub_id(named) else None,
-    )
+def _reason(error: Exception) -> str:
+    """The first line of an error; huggingface_hub's are long."""
+    lines = str(error).strip().splitlines()
+    return lines[0][:200] if lines else type(error).__name__

@@ -1,4 +1,4 @@
-"""The paper's published figures, quoted. Ours never stand in the same column."""
+"""The paper's published figures, quoted. Ours have columns of their own."""
 
 from __future__ import annotations
 

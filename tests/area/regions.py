@@ -10,8 +10,8 @@ import rasterio
 from rasterio.transform import from_origin
 
 from adadino.area import predict_area
+from adadino.checkpoint import save
 from adadino.data.synthetic import World, make_pair, write_geotiff_pair
-from adadino.model.checkpoint import save
 from adadino.scene import SceneOptions
 from tests.scene.runs import a_model
 

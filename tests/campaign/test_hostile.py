@@ -23,6 +23,7 @@ from typer.testing import CliRunner
 from adadino.area.ledger import Ledger
 from adadino.area.pairs import read_pairs
 from adadino.area.units import Dates, Unit
+from adadino.checkpoint import load, save
 from adadino.cli.app import app
 from adadino.data.images import read_image
 from adadino.data.prepare.manifest import FILE_NAME, Manifest
@@ -31,7 +32,6 @@ from adadino.data.synthetic import write_geotiff_pair
 from adadino.errors import AdaDINOError, ConfigError, DataError, InputError, WeightsError
 from adadino.geo.grid import Grid, match
 from adadino.geo.read.source import describe, open_dataset
-from adadino.model.checkpoint import load, save
 from adadino.schema import build, override, read_yaml
 from adadino.training.config import RunConfig
 from adadino.web.jobs.manager import Manager

@@ -12,7 +12,7 @@ from adadino import config as presets
 from adadino import paper
 from adadino.benchmark import report as reports
 from adadino.benchmark.cost import gflops
-from adadino.benchmark.measured import Protocol, Report, Row
+from adadino.benchmark.report import Measurement, Report, Timing
 from adadino.benchmark.run import run
 from adadino.engine.model import Engine
 from tests.conftest import SMALL
@@ -156,8 +156,8 @@ def test_wrong_options_are_named(adadino, arguments, message):
 
 
 def test_the_papers_figures_have_columns_of_their_own():
-    row = Row("paper", 6, 16, 256, 842.99, 34.5, 1.35, 1.35, 5.0, 20.0, 1.0)
-    report = Report([row, Row("fast", 6, 1, 256, 842.99, 1.0, None, None, 1.0, 2.0, 1.0)])
+    row = Measurement("paper", 6, 16, 256, 842.99, 34.5, 1.35, 1.35, 5.0, 20.0, 1.0)
+    report = Report([row, Measurement("fast", 6, 1, 256, 842.99, 1.0, None, None, 1.0, 2.0, 1.0)])
     first, second = (
         dict(zip(reports.HEADER, cells, strict=True))
         for cells in reports.cells(report, published=True)
@@ -194,7 +194,7 @@ def test_the_function_behind_the_verb():
         budgets=(8,),
         shapes=((2, 16),),
         device=torch.device("cpu"),
-        protocol=Protocol(1, 2),
+        protocol=Timing(1, 2),
         reference=False,
         say=said.append,
     )

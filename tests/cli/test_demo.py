@@ -12,13 +12,13 @@ import rasterio
 from PIL import Image
 from typer.testing import CliRunner
 
+from adadino.checkpoint import save
 from adadino.cli.app import app
 from adadino.cli.demo import MARK
 from adadino.data.folder import PairFolder
 from adadino.data.synthetic import DEMO_SEED, HELD_OUT, make_pair
 from adadino.errors import BandWarning
 from adadino.model.adadino import AdaDINO
-from adadino.model.checkpoint import save
 from tests.conftest import SMALL
 
 

@@ -92,7 +92,7 @@ def test_a_model_that_does_not_run_is_found(monkeypatch):
     def broken(source):
         raise RuntimeError("first line\nsecond")
 
-    monkeypatch.setattr("adadino.model.checkpoint.load", broken)
+    monkeypatch.setattr("adadino.checkpoint.load", broken)
     check = doctor.check_bundled()
     assert check.state == "problem"
     assert check.found.endswith("it does not run: first line")

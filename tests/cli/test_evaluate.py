@@ -8,10 +8,10 @@ import shutil
 
 import pytest
 
+from adadino.checkpoint import save
 from adadino.data.folder import PairFolder, fingerprint
 from adadino.data.synthetic import write_dataset
 from adadino.model.adadino import AdaDINO
-from adadino.model.checkpoint import save
 from tests.conftest import SMALL, randomise
 
 

@@ -8,8 +8,8 @@ import pytest
 import torch
 from PIL import Image
 
+from adadino.checkpoint import load, save
 from adadino.model.adadino import AdaDINO
-from adadino.model.checkpoint import load, save
 from tests.conftest import SMALL, randomise, with_cgla, with_cpgr
 
 

@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
+from adadino.checkpoint import save
 from adadino.cli.app import app
 from adadino.config import preset
 from adadino.model.adadino import AdaDINO
-from adadino.model.checkpoint import save
 from tests.conftest import with_bscs
 
 

@@ -11,9 +11,9 @@ import rasterio
 import torch
 from affine import Affine
 
+from adadino.checkpoint import save
 from adadino.data.synthetic import write_geotiff_pair
 from adadino.model.adadino import AdaDINO
-from adadino.model.checkpoint import save
 from tests.conftest import SMALL, randomise
 
 SIZE = (150, 210)

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from adadino.checkpoint import save
 from adadino.data.synthetic import write_dataset, write_geotiff_pair
 from adadino.model.adadino import AdaDINO
-from adadino.model.checkpoint import save
 from tests.conftest import SMALL
 from tests.data.miniatures import LEVIR, SYSU, write_scene, write_splits, zip_folder
 from tests.docs.blocks import ROOT

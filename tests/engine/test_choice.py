@@ -7,33 +7,34 @@ import dataclasses
 import pytest
 import torch
 
+import adadino
+from adadino.build import new_model
 from adadino.config import Config
-from adadino.engine import Engine, fastest
+from adadino.engine import Engine, for_inference
 from adadino.engine.choice import kernel_problem
 from adadino.errors import ConfigError
 from adadino.model.adadino import AdaDINO
-from adadino.model.checkpoint import new_model
 from tests.conftest import randomise
 
 
 def test_a_cpu_keeps_the_model_unless_told_otherwise(small):
     model = AdaDINO(small).eval()
-    assert fastest(model) is model
-    assert fastest(model, "off") is model
-    engine = fastest(model, "bf16")
+    assert for_inference(model) is model
+    assert for_inference(model, "off") is model
+    engine = for_inference(model, "bf16")
     assert isinstance(engine, Engine)
     assert engine.precision == "bf16"
-    assert fastest(engine) is engine
-    assert fastest(engine, "int8") is engine
+    assert for_inference(engine) is engine
+    assert for_inference(engine, "int8") is engine
 
 
 def test_what_cannot_be_is_named(small):
     with pytest.raises(ConfigError, match="fp8 needs an NVIDIA GPU"):
-        fastest(AdaDINO(small), "fp8")
+        for_inference(AdaDINO(small), "fp8")
     peer = new_model(dataclasses.replace(Config(), peer="fc-siam-diff")).eval()
-    assert fastest(peer) is peer
+    assert for_inference(peer) is peer
     with pytest.raises(ConfigError, match="this model is the peer fc-siam-diff"):
-        fastest(peer, "bf16")
+        for_inference(peer, "bf16")
 
 
 def test_kernels_that_do_not_run_are_known_beforehand(monkeypatch):
@@ -54,6 +55,6 @@ def test_kernels_that_do_not_run_are_known_beforehand(monkeypatch):
 def test_the_model_makes_its_own(small):
     model = randomise(AdaDINO(small)).eval()
     before, after = torch.rand(2, 1, 3, 24, 24)
-    engine = model.optimize(precision="fp32")
+    engine = adadino.optimize(model, precision="fp32")
     assert isinstance(engine, Engine)
     assert torch.allclose(engine(before, after).logits, model(before, after).logits, atol=1e-4)

@@ -10,13 +10,13 @@ import weakref
 import pytest
 import torch
 
+from adadino.build import new_model
 from adadino.config import Config, StreamConfig
 from adadino.engine import Engine, optimize
-from adadino.engine.graph import Graphs
-from adadino.engine.ops import attention, gather, select
+from adadino.engine.cuda import Graphs
+from adadino.engine.ops import block as ops
 from adadino.errors import ConfigError, InputError
 from adadino.model.adadino import AdaDINO
-from adadino.model.checkpoint import new_model
 from adadino.model.detector import Output
 from tests.conftest import randomise, with_backbone, with_bscs, with_cgla, with_cpgr
 
@@ -113,15 +113,14 @@ def test_given_chunks(small):
 
 @torch.no_grad()
 @pytest.mark.parametrize("variant", ["paper", "gated", "order-invariant", "static"])
-def test_the_same_through_selection_gather_and_attention_of_a_gpu(small, variant, monkeypatch):
+def test_the_same_through_the_blocks_kernels(small, variant, monkeypatch):
     """Triton's, interpreted."""
     pytest.importorskip("triton", reason="the kernels are Triton's")
     engine = optimize(lively(VARIANTS[variant](small)), precision="fp32")
     before, after = pair(2, 16, 24)
     expected = engine(before, after, k=3)
-    for module in (attention, gather, select):
-        monkeypatch.setattr(module, "on_gpu", lambda _: True)
-    monkeypatch.setattr(attention, "fits", lambda dtype, head_dim: head_dim == 16)
+    monkeypatch.setattr(ops, "on_gpu", lambda _: True)
+    monkeypatch.setattr(ops, "fits", lambda dtype, head_dim: head_dim == 16)
     compare(engine(before, after, k=3), expected, 2e-5)
 
 

@@ -6,16 +6,7 @@ import pytest
 import torch
 from torch import nn
 
-from adadino.engine.ops import (
-    activation,
-    attention,
-    gather,
-    local,
-    norm,
-    residual,
-    rope,
-    select,
-)
+from adadino.engine.ops import adapter, block
 from adadino.engine.rows import DTYPE, Rows
 from adadino.model.backbone import rope_tables
 from tests.engine.poison import poisoned
@@ -28,7 +19,6 @@ from adadino.engine.kernels import gather as gpu_gather
 from adadino.engine.kernels import local as gpu_local
 from adadino.engine.kernels import norm as gpu_norm
 from adadino.engine.kernels import residual as gpu_residual
-from adadino.engine.kernels import rope as gpu_rope
 from adadino.engine.kernels import select as gpu_select
 
 DTYPES = [torch.float32, torch.bfloat16]
@@ -55,7 +45,7 @@ def near_rows(got: Rows, expected: Rows, dtype: torch.dtype) -> None:
         return
     near(got.scale, expected.scale, dtype)
     # Triton's interpreter loses a carry into the exponent when it rounds to e4m3, now and then; a
-    # GPU does not (benchmarks/engine_gpu.py). In bf16 the plain rows were rounded once before.
+    # GPU does not (benchmarks/engine_checks.py). In bf16 the plain rows were rounded once before.
     same = got.values.float() == expected.values.float()
     assert same.float().mean() > (0.9 if dtype == torch.float32 else 0.8)
     error = got.values.float() - expected.values.float()
@@ -74,7 +64,7 @@ def test_layer_norm(dim, dtype, kind):
     x = (3 * torch.randn(2, 7, dim) + 1).to(dtype)
     given = norms(dim)
     got = gpu_norm.layer_norm(x, **given, kind=kind)
-    near_rows(got, norm.layer_norm(x, **given, kind=kind), dtype)
+    near_rows(got, block.layer_norm(x, **given, kind=kind), dtype)
 
 
 @pytest.mark.parametrize("kind", [None, "fp8"])
@@ -85,7 +75,7 @@ def test_layer_norm_pooled(dim, pairs, dtype, kind):
     x = torch.randn(2 * pairs, 3 + 35, dim).to(dtype)
     given = {"prefix": 3, **norms(dim), "kind": kind}
     rows, parts = gpu_norm.layer_norm_pooled(x, **given)
-    expected, whole = norm.layer_norm_pooled(x, **given)
+    expected, whole = block.layer_norm_pooled(x, **given)
     near_rows(rows, expected, dtype)
     assert parts.shape[1] == {1: 10, 3: 3}[pairs]
     near(parts.sum(1), whole.sum(1))
@@ -97,7 +87,7 @@ def test_pair_norm(dim, dtype):
     x = torch.randn(4, 3 + 5, dim).to(dtype)
     shift = torch.randn(dim)
     got = gpu_norm.pair_norm(x, prefix=3, shift=shift)
-    for one, other in zip(got, norm.pair_norm(x, prefix=3, shift=shift), strict=True):
+    for one, other in zip(got, adapter.pair_norm(x, prefix=3, shift=shift), strict=True):
         near(one, other, dtype)
 
 
@@ -107,8 +97,8 @@ def test_rope_turns_queries_and_keys_and_leaves_values(heads, head_dim, dtype):
     dim = heads * head_dim
     tables = rope_tables(2, 3, prefix=2, head_dim=head_dim, theta=100.0)
     qkv = torch.randn(3, 8, 3 * dim).to(dtype)
-    got = gpu_rope.rope_(qkv.clone(), *tables, heads=heads)
-    near(got, rope.rope_(qkv.clone(), *tables, heads=heads), dtype)
+    got = gpu_attention.rope_(qkv.clone(), *tables, heads=heads)
+    near(got, block.rope_(qkv.clone(), *tables, heads=heads), dtype)
     assert torch.equal(got[..., 2 * dim :], qkv[..., 2 * dim :])
     assert torch.equal(got[:, :2], qkv[:, :2])
 
@@ -119,7 +109,7 @@ def test_rope_turns_queries_and_keys_and_leaves_values(heads, head_dim, dtype):
 def test_activate(gated, dtype, kind):
     hidden = (2 * torch.randn(5, 36)).to(dtype)
     got = gpu_activation.activate(hidden, gated=gated, kind=kind)
-    near_rows(got, activation.activate(hidden, gated=gated, kind=kind), dtype)
+    near_rows(got, block.activate(hidden, gated=gated, kind=kind), dtype)
 
 
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
@@ -129,12 +119,12 @@ def test_group_norm_in_two_steps(width, dtype):
     nn.init.normal_(layer.weight)
     nn.init.normal_(layer.bias)
     x = (torch.randn(2, 70, width) * 2 + 5).to(dtype)
-    got, expected = gpu_local.group_affine(x, layer), local.group_affine(x, layer)
+    got, expected = gpu_local.group_affine(x, layer), adapter.group_affine(x, layer)
     for one, other in zip(got, expected, strict=True):
         near(one, other)
     silu = nn.functional.silu(layer(x.float().transpose(1, 2)).transpose(1, 2))
     near(gpu_local.affine_silu(x, got), silu, dtype)
-    near(local.affine_silu(x, expected), silu, dtype)
+    near(adapter.affine_silu(x, expected), silu, dtype)
 
 
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
@@ -143,7 +133,7 @@ def test_group_norm_in_two_steps(width, dtype):
 def test_depthwise(shape, after, dtype):
     x, weight = torch.randn(shape).to(dtype), torch.randn(9, shape[-1]).to(dtype)
     got = gpu_local.depthwise(x, weight, after=after)
-    expected = local.depthwise(x, weight, after=after)
+    expected = adapter.depthwise(x, weight, after=after)
     tolerance = 0.1 if dtype == torch.bfloat16 else 1e-4
     assert torch.allclose(got.float(), expected.float(), atol=tolerance, rtol=tolerance)
 
@@ -154,7 +144,7 @@ def test_context(width, dtype):
     x = torch.randn(2, 13, width).to(dtype)
     affine = (torch.randn(2, width), torch.randn(2, width))
     got = gpu_local.context(x, affine, w := torch.randn(width), b := torch.randn(1))
-    expected = local.context(x, affine, w, b)
+    expected = adapter.context(x, affine, w, b)
     near(got[0], expected[0], dtype)
     near(got[1], expected[1], dtype)
     near(got[2].sum(1), expected[2].sum(1), dtype)
@@ -178,7 +168,7 @@ def test_gated_residual(dim, sign, signed, dtype):
     }
     one, other = x.clone(), x.clone()
     q = gpu_residual.gated_residual_(one, *maps, **given)
-    near(q, residual.gated_residual_(other, *maps, **given), dtype)
+    near(q, adapter.gated_residual_(other, *maps, **given), dtype)
     near(one, other, dtype)
     assert torch.equal(one[:, :prefix], x[:, :prefix])
 
@@ -200,7 +190,7 @@ def test_select(dim, hidden, chunks, parts, k, batch):
     given = policy(dim, hidden, chunks)
     pooled = torch.randn(batch, parts, 4 * dim)
     scores, keep = gpu_select.select(pooled, **given, k=k)
-    expected, best = select.select(pooled, **given, k=k)
+    expected, best = block.select(pooled, **given, k=k)
     near(scores, expected)
     assert torch.equal(keep, best)
 
@@ -228,14 +218,14 @@ def test_gather(dtype, tile, monkeypatch):
     C, rows, size, dim = 7, 6, 3, 20
     eight = dtype == torch.float8_e4m3fn
     high = torch.bfloat16 if eight else dtype
-    chunks = gather.Chunks(
+    chunks = block.Chunks(
         torch.randn(C, rows, dim).to(dtype),
         torch.rand(C, rows) if eight else None,
         torch.randn(C, rows).to(high),
         torch.randn(*((dim, C, size) if eight else (C, size, dim))).to(dtype),
     )
     keep = torch.tensor([5, 0, 6])
-    got, expected = gpu_gather.gather(chunks, keep), gather.gather(chunks, keep)
+    got, expected = gpu_gather.gather(chunks, keep), block.gather(chunks, keep)
     for one, other in zip(got, expected, strict=True):
         if other is None:
             assert one is None
@@ -250,9 +240,9 @@ def test_gather(dtype, tile, monkeypatch):
 def test_rope_of_the_keys_alone(dtype):
     tables = rope_tables(2, 3, prefix=2, head_dim=12, theta=100.0)
     qkv = torch.randn(3, 8, 3 * 36).to(dtype)
-    got = gpu_rope.rope_(qkv.clone(), *tables, heads=3, queries=False)
-    plain = rope.rope_(qkv.clone(), *tables, heads=3, queries=False)
-    both = rope.rope_(qkv.clone(), *tables, heads=3)
+    got = gpu_attention.rope_(qkv.clone(), *tables, heads=3, queries=False)
+    plain = block.rope_(qkv.clone(), *tables, heads=3, queries=False)
+    both = block.rope_(qkv.clone(), *tables, heads=3)
     near(got, plain, dtype)
     assert torch.equal(plain[..., 36:72], both[..., 36:72])
     for turned in (got, plain):
@@ -276,7 +266,7 @@ def test_attention(grid, prefix, dtype):
     qkv[1] *= 3
     qkv = qkv.to(dtype)
     given = {"heads": heads, "prefix": prefix}
-    expected = attention.attention(qkv.clone().float(), *tables, **given)
+    expected = block.attention(qkv.clone().float(), *tables, **given)
     got = gpu_attention.attention(qkv.clone(), *tables, **given)
     assert got.dtype == dtype
     assert got.is_contiguous()

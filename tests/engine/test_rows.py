@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from adadino.engine.ffn import FFN
+from adadino.engine.block import FastFFN
 from adadino.engine.rows import LIMIT, Rows, product, quantize
 from adadino.model.backbone import Block, Selection
 from tests.conftest import SMALL, randomise, with_backbone
@@ -55,7 +55,7 @@ def test_the_emulation_computes_what_the_operator_does():
 @pytest.mark.parametrize("gated", [False, True])
 def test_gathered_chunks_are_the_models(gated):
     block = randomise(Block(with_backbone(SMALL, gated=gated).backbone))
-    ffn = FFN(block, chunks=8, dtype=torch.float32, kind=None)
+    ffn = FastFFN(block, chunks=8, dtype=torch.float32, kind=None)
     keep = torch.tensor([1, 4, 6])
     chosen = ffn.choose(keep)
     rows = [r for c in keep for r in range(8 * c, 8 * c + 8)]
@@ -78,7 +78,7 @@ def test_gathered_chunks_are_the_models(gated):
 def test_eight_bit_chunks_are_quantised_once_and_gathered(kind, gated):
     """The same bytes whichever chunks are asked for: nothing is quantised again by a gather."""
     block = randomise(Block(with_backbone(SMALL, gated=gated).backbone))
-    ffn = FFN(block, chunks=8, dtype=torch.float32, kind=kind)
+    ffn = FastFFN(block, chunks=8, dtype=torch.float32, kind=kind)
     keep = torch.tensor([0, 5])
     some, whole = ffn.choose(keep), ffn.choose(None)
     per = len(whole.bias) // 8

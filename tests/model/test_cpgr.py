@@ -8,7 +8,7 @@ import torch
 from adadino.config import PRESETS
 from adadino.model.adadino import AdaDINO
 from adadino.model.cgla import Responses
-from adadino.model.cpgr import CPGR, WINDOW, Guidance, Stage, WindowAttention, describe
+from adadino.model.cpgr import CPGR, WINDOW, Guidance, Stage, WindowAttention, psi
 from adadino.model.refiner import Refiner
 from tests.conftest import randomise, with_cpgr
 
@@ -163,7 +163,7 @@ def test_the_prior_of_p5_is_not_used(small):
 
 def test_psi_is_probability_uncertainty_and_boundary():
     p = torch.rand(1, 1, 5, 6, dtype=torch.float64)
-    got = describe(p)[0]
+    got = psi(p)[0]
     for y in range(5):
         for x in range(6):
             v = p[0, 0, y, x].item()

@@ -6,7 +6,8 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from adadino.model.pyramid import SCALES, Neck, Pyramid, level_size
+from adadino.model.pyramid import SCALES, Neck, Pyramid
+from adadino.model.sizes import level_size
 
 
 def test_parameters():

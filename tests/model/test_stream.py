@@ -7,10 +7,11 @@ import dataclasses
 import pytest
 import torch
 
+from adadino.build import build
+from adadino.checkpoint import load, save
 from adadino.config import Config, StreamConfig
 from adadino.errors import ConfigError
 from adadino.model.adadino import AdaDINO
-from adadino.model.checkpoint import build, load, save
 from adadino.model.lite0 import load_lite0
 from tests.conftest import randomise
 

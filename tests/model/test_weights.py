@@ -12,12 +12,13 @@ import torch
 from safetensors.torch import save_file
 from transformers import DINOv3ViTConfig, DINOv3ViTModel
 
+from adadino.checkpoint import save
 from adadino.config import LVD_MEAN, SAT_MEAN, BackboneConfig
 from adadino.errors import NormalizationWarning, WeightsError
+from adadino.hub import is_hub_id
 from adadino.model.adadino import AdaDINO
 from adadino.model.backbone import Backbone
-from adadino.model.checkpoint import save
-from adadino.model.weights import is_hub_id, make_backbone, read_backbone
+from adadino.model.weights import make_backbone, read_backbone
 from tests.conftest import SMALL, randomise
 
 pytestmark = pytest.mark.filterwarnings("ignore::adadino.errors.NormalizationWarning")
@@ -359,7 +360,7 @@ def test_truncated_files_are_refused(tmp_path, keep, suffix):
 
 
 def test_a_model_of_ours_gives_its_backbone(tmp_path):
-    from adadino.model.checkpoint import load, save
+    from adadino.checkpoint import load, save
 
     for source in ("tiny", save(load("tiny"), tmp_path / "model", with_backbone=True)):
         weights = read_backbone(source)

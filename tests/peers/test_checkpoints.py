@@ -11,11 +11,12 @@ import torch
 from safetensors.torch import load_file, save_file
 
 import adadino
+from adadino.build import build
+from adadino.checkpoint import load, read_settings, save
 from adadino.config import Config, StreamConfig
 from adadino.errors import ConfigError, WeightsError
 from adadino.model.adadino import AdaDINO
 from adadino.model.backbone import Backbone
-from adadino.model.checkpoint import build, load, read_settings, save
 from adadino.model.lite0 import Lite0, _their_name
 from adadino.peers import PEERS, build_peer
 from adadino.peers.tome import ToMe
@@ -133,7 +134,7 @@ def test_spoiled_tensors_are_named(tmp_path):
 
 def test_a_peer_that_would_come_back_as_another_is_not_saved(tmp_path):
     with pytest.raises(WeightsError, match="a ToMe that does not come from build_peer"):
-        save(ToMe(SMALL, left=1), tmp_path / "c")
+        save(ToMe(SMALL), tmp_path / "c")
     assert not (tmp_path / "c").exists()
 
 

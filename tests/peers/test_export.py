@@ -9,8 +9,8 @@ import torch
 
 from adadino.errors import AdaDINOError, ConfigError
 from adadino.export import ExportOptions, export
-from adadino.export.metadata import describe
-from adadino.export.portable import Pair, portable
+from adadino.export.metadata import metadata_of
+from adadino.export.portable import PairGraph, portable
 from adadino.peers import PEERS, build_peer
 from adadino.runtime.exported import ExportedModel
 from adadino.scene import predict_scene
@@ -28,13 +28,13 @@ def test_the_portable_peer_computes_what_the_peer_computes(name):
     before, after = torch.rand(2, 1, 3, 77, 109)
     with torch.inference_mode():
         expected = model(before, after).logits.softmax(1)[:, 1]
-        found = Pair(portable(model), k=None)(before, after)
+        found = PairGraph(portable(model), k=None)(before, after)
     torch.testing.assert_close(found, expected, atol=1e-4, rtol=0)
 
 
 @pytest.mark.parametrize("name", PEERS)
 def test_a_file_says_that_images_are_enlarged_only_where_they_are(name):
-    assert describe(a_peer(name))["enlarged"] == (SMALL.scale if PEERS[name].backbone else 1)
+    assert metadata_of(a_peer(name))["enlarged"] == (SMALL.scale if PEERS[name].backbone else 1)
 
 
 def test_chunks_are_not_a_peers_to_choose(tmp_path):

@@ -13,7 +13,6 @@ from adadino.config import Config
 from adadino.errors import ConfigError, InputError
 from adadino.model.adadino import Output
 from adadino.model.backbone import Backbone
-from adadino.model.lite0 import Lite0
 from adadino.peers import ABSENT, PEERS, build_peer
 from tests.conftest import SMALL
 
@@ -110,14 +109,6 @@ def test_the_frozen_backbone_stays_in_eval_mode_and_is_the_one_given(name):
     assert not backbone.training
 
 
-@pytest.mark.parametrize("name", ["lite-unet", "changedino"])
-def test_the_trunk_given_is_the_one_used(name):
-    trunk = Lite0()
-    model = build_peer(name, SMALL if name in FROZEN else None, trunk=trunk)
-    assert model.trunk is trunk
-    assert all(p.requires_grad for p in trunk.parameters())
-
-
 @pytest.mark.parametrize("name", SWAPPABLE)
 @torch.inference_mode()
 def test_swapping_the_dates_changes_nothing_where_that_is_by_construction(models, name):
@@ -156,8 +147,6 @@ def test_unknown_and_absent_names_say_what_there_is():
         build_peer("changemamba")
     with pytest.raises(ConfigError, match="unet has no frozen backbone"):
         build_peer("unet", backbone=Backbone(SMALL.backbone))
-    with pytest.raises(ConfigError, match="peftcd has no EfficientNet-lite0"):
-        build_peer("peftcd", SMALL, trunk=Lite0())
     assert not PEERS.keys() & ABSENT.keys()
 
 

@@ -13,7 +13,7 @@ from adadino.peers import build_peer
 from adadino.peers.ban import BRANCH
 from adadino.peers.bit import Layer
 from adadino.peers.changeformer import ENCODER, Enlarge
-from adadino.peers.mit import Block, MixTransformer
+from adadino.peers.mit import MixBlock, MixTransformer
 from adadino.peers.tinycd import MBConv, Mixing, Up
 from tests.conftest import randomise
 
@@ -128,12 +128,12 @@ def test_the_stochastic_depth_of_a_mix_transformer_rises_evenly_to_a_tenth(confi
     """Released: `torch.linspace(0, drop_path_rate, sum(depths))`, drop_path_rate = 0.1."""
     with torch.device("meta"):
         model = MixTransformer(config)
-    rates = [m.drop_path.rate for m in model.modules() if isinstance(m, Block)]
+    rates = [m.drop_path.rate for m in model.modules() if isinstance(m, MixBlock)]
     assert rates == pytest.approx([0.1 * i / (blocks - 1) for i in range(blocks)])
 
 
 def test_a_block_leaves_its_branches_out_for_whole_samples():
-    block = randomise(Block(8, 2, 1, dropout=0.0, drop_path=0.5)).train()
+    block = randomise(MixBlock(8, 2, 1, dropout=0.0, drop_path=0.5)).train()
     with torch.no_grad():
         block.ffn.down.weight.zero_()
         block.ffn.down.bias.zero_()

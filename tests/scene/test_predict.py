@@ -15,6 +15,7 @@ import torch.nn.functional as F
 from PIL import Image
 from typer.testing import CliRunner
 
+from adadino.checkpoint import save
 from adadino.cli.app import app
 from adadino.data.synthetic import make_pair, write_geotiff_pair
 from adadino.errors import (
@@ -23,7 +24,6 @@ from adadino.errors import (
 )
 from adadino.geo.tile.tiles import TilePlan
 from adadino.model.adadino import AdaDINO, Output
-from adadino.model.checkpoint import save
 from adadino.scene import SceneOptions, predict_scene
 from tests.conftest import SMALL, randomise, with_bscs
 from tests.geo.rasters import MovedPlan

@@ -14,8 +14,8 @@ import time
 import pytest
 import torch
 
+from adadino.checkpoint import load
 from adadino.errors import TrainingError
-from adadino.model.checkpoint import load
 from adadino.training import callbacks, step
 from adadino.training.config import load_run
 from adadino.training.run import train

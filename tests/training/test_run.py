@@ -14,6 +14,7 @@ import pytest
 import torch
 from PIL import Image
 
+from adadino.checkpoint import load, read_settings
 from adadino.data.folder import PairFolder, fingerprint
 from adadino.errors import (
     AdaDINOError,
@@ -25,7 +26,6 @@ from adadino.errors import (
 )
 from adadino.evaluation import Protocol, evaluate
 from adadino.files import locked
-from adadino.model.checkpoint import load, read_settings
 from adadino.reporting import pictures
 from adadino.training.config import load_run
 from adadino.training.run import train

@@ -8,9 +8,10 @@ from types import SimpleNamespace
 import pytest
 import torch
 
+from adadino.build import build
+from adadino.checkpoint import load, save
 from adadino.errors import ConfigError
 from adadino.model.adadino import AdaDINO
-from adadino.model.checkpoint import build, load, save
 from adadino.training.config import load_run
 from adadino.training.step import set_up
 from adadino.training.task import ChangeTask, seeded
@@ -81,7 +82,7 @@ def test_the_auxiliary_loss_sets_in_and_grows_linearly(trained):
 
 
 def test_only_what_is_trained_has_optimiser_state(trained, data, tmp_path):
-    from adadino.model.checkpoint import load
+    from adadino.checkpoint import load
 
     state = last(trained.folder)
     model = load(trained.folder / "best")

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import torch
 
+from adadino import checkpoint
 from adadino.data.synthetic import DEMO_SEED, DEMO_SIZE, HELD_OUT, make_pair
-from adadino.model import checkpoint
 from adadino.model.adadino import AdaDINO
 from tests.conftest import SMALL, randomise, with_bscs
 

@@ -14,12 +14,12 @@ from adadino.model.detector import Detector
 
 @dataclass(frozen=True)
 class Agreement:
-    """A model beside the first one."""
+    """One model compared with the first one."""
 
     name: str
     f1: float
     f1_change: float
-    """Points of F1 over the first model."""
+    """F1 minus that of the first model, in points."""
     pixels: float
     """Share of pixels with the same answer, change or none."""
     pairs: int
@@ -27,32 +27,24 @@ class Agreement:
 
 @torch.inference_mode()
 def agree(
-    models: Mapping[str, Detector],
-    batches: Iterable[tuple[Tensor, Tensor, Tensor]],
-    *,
-    k: int | None = None,
-    threshold: float = 0.5,
+    models: Mapping[str, Detector], batches: Iterable[tuple[Tensor, Tensor, Tensor]]
 ) -> list[Agreement]:
     """Run models over labelled batches and compare them with the first one.
 
     Args:
-        models: The models by name, on one device; the first is the measure.
+        models: The models by name, on one device; the others are compared with the first.
         batches: First dates and second dates (B, 3, H, W) as uint8, labels (B, H, W).
-        k: FFN chunks to execute, if not the models' own.
-        threshold: Probability from which a pixel changed.
     """
     counts: dict[str, list[Tensor]] = {name: [] for name in models}
     same, pixels, pairs = dict.fromkeys(models, 0), 0, 0
     for before, after, label in batches:
         first: Tensor | None = None
         for name, model in models.items():
-            device = model.normalize.mean.device
-            images = (image.to(device).float() / 255 for image in (before, after))
-            probability = model(*images, k=k).logits.float().softmax(1)[:, 1]
-            changed = probability >= threshold
+            images = (image.to(model.device).float() / 255 for image in (before, after))
+            changed = model.probability(*images) >= 0.5
             first = changed if first is None else first
             same[name] += int((changed == first).sum())
-            counts[name].append(confusion_counts(changed, label.to(device)).cpu())
+            counts[name].append(confusion_counts(changed, label.to(model.device)).cpu())
         pixels, pairs = pixels + label.numel(), pairs + len(label)
     scores = {name: Confusion.from_counts(torch.stack(c).sum(0)).f1 for name, c in counts.items()}
     base = next(iter(scores.values()))

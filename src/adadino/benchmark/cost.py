@@ -5,8 +5,10 @@ sees matrix products and convolutions (two operations for each multiply-add), el
 and sums (one for each element of the first operand), and nothing else; the two products inside
 scaled_dot_product_attention are invisible to it. `count_flops` applies the same rules to meta
 tensors, so a ViT-L is counted in seconds and without memory; a test holds it equal to
-`torch.profiler` on a real run. Transposed convolutions, which AdaDINO has none of and the profiler
-overlooks, are counted as the convolutions they are.
+`torch.profiler` on a real run. Because an elementwise product counts the elements of its first
+operand alone, `gate * map` and `map * gate` differ where one of them is broadcast: the second
+decimal of our GFLOPs follows from the order of operands, which the paper does not give. The
+profiler overlooks transposed convolutions, which only peers have; here they are counted.
 """
 
 from __future__ import annotations
@@ -23,8 +25,8 @@ from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from adadino.build import new_model
 from adadino.config import Config
-from adadino.model.checkpoint import new_model
 from adadino.model.detector import Detector
 
 aten = torch.ops.aten
@@ -58,7 +60,7 @@ class _Counter(TorchDispatchMode):
                 self.flops += 2 * out.numel() * args[0].shape[-1]
             case aten.addmm | aten.baddbmm:
                 self.flops += 2 * out.numel() * args[1].shape[-1]
-            case aten.convolution if args[6]:  # transposed: every input reaches a whole kernel
+            case aten.convolution if args[6]:  # transposed: every input meets a whole kernel
                 self.flops += 2 * args[0].numel() * math.prod(args[1].shape[1:])
             case aten.convolution:
                 self.flops += 2 * out.numel() * math.prod(args[1].shape[1:])
@@ -93,8 +95,8 @@ def gflops(config: Config, *, k: int | None = None, size: int = 256) -> float:
 def exact_fp32() -> Iterator[None]:
     """The paper's arithmetic: no TF32, in matrix products or convolutions."""
     matmul, cudnn = torch.backends.cuda.matmul, torch.backends.cudnn
-    # Not matmul.allow_tf32: False and "never set" are the same to it, but not to the key of what
-    # PyTorch has compiled, which would be compiled again.
+    # Not matmul.allow_tf32: setting it, even to its own value, changes the key under which PyTorch
+    # keeps compiled code, and everything would be compiled again.
     before = matmul.fp32_precision, cudnn.allow_tf32
     matmul.fp32_precision, cudnn.allow_tf32 = "ieee", False
     try:
@@ -115,7 +117,7 @@ def throughput(
 ) -> float:
     """Pairs per second of the model as it is, on its own device: the protocol of Table 3.
 
-    What it computes in float32 it computes so: without TF32.
+    Products in float32 are computed without TF32.
 
     Args:
         model: The model, on the device and in the precision to measure.
@@ -126,7 +128,7 @@ def throughput(
         recorded: On a CUDA device, time a graph of the pass instead of the host that issues it.
     """
     model.eval()
-    device = model.normalize.mean.device
+    device = model.device
     before, after = (torch.rand(batch, 3, size, size, device=device) for _ in range(2))
     run: Callable[[], Any] = lambda: model(before, after)  # noqa: E731
     with exact_fp32():
@@ -198,7 +200,7 @@ def ffn_ms(
 
 
 def wait(device: torch.device) -> None:
-    """Until the device has done what it was told."""
+    """Wait until the device has finished."""
     if device.type == "cuda":
         torch.cuda.synchronize(device)
     elif device.type == "mps":

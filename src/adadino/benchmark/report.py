@@ -1,14 +1,18 @@
-"""A benchmark for people: Markdown, CSV and a plot; the paper's figures in columns of their own."""
+"""What a benchmark found, and the same for people: Markdown, CSV and a plot.
+
+The paper's figures have columns of their own.
+"""
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from adadino import paper
-from adadino.benchmark.measured import Reference, Report, Row
 from adadino.files import write_atomic
 from adadino.reporting.pictures import figure
 from adadino.reporting.tables import csv_text, markdown_table
@@ -29,6 +33,72 @@ HEADER = [
 ]
 
 
+@dataclass(frozen=True)
+class Measurement:
+    """One measurement."""
+
+    mode: str
+    k: int
+    batch: int
+    size: int
+    gflops: float
+    """GFLOPs of one pair, by the paper's counting."""
+    pairs_per_s: float
+    speedup: float | None
+    """Speed over k = C of the same mode, batch and size; None where that was not measured."""
+    over_fp32: float | None
+    """Speed over `paper` at k = C, the plain model, eager; None where that was not measured."""
+    ffn_ms: float
+    """Time of all feed-forward layers, per pair; the engine's gather is not part of it."""
+    memory_gb: float | None
+    """Peak of the device's memory, weights included; an engine's without the plain model that it
+    was made from. None on a CPU."""
+    first_call_s: float
+    """Time of the first batch, with compilation and recording."""
+
+
+@dataclass(frozen=True)
+class Reference:
+    """An encoder that is not ours, on the same images at the size that our encoder sees."""
+
+    name: str
+    batch: int
+    size: int
+    pairs_per_s: float
+
+
+@dataclass
+class Report:
+    """A whole benchmark."""
+
+    rows: list[Measurement] = field(default_factory=list)
+    reference: list[Reference] = field(default_factory=list)
+    skipped: list[str] = field(default_factory=list)
+    """What was asked for and not measured, each with its reason."""
+
+
+@dataclass(frozen=True)
+class Timing:
+    """How many batches run."""
+
+    warmup: int = 5
+    measured: int = 20
+
+
+def fill_speedups(report: Report, full: int) -> None:
+    """Set the speed-ups of every row whose base was measured too."""
+    base = {
+        (row.mode, row.batch, row.size): row.pairs_per_s for row in report.rows if row.k == full
+    }
+    for index, row in enumerate(report.rows):
+        mine, plain = (base.get((mode, row.batch, row.size)) for mode in (row.mode, "paper"))
+        report.rows[index] = dataclasses.replace(
+            row,
+            speedup=row.pairs_per_s / mine if mine else None,
+            over_fp32=row.pairs_per_s / plain if plain else None,
+        )
+
+
 def cells(report: Report, *, published: bool) -> list[list[str]]:
     """The rows as text.
 
@@ -39,8 +109,8 @@ def cells(report: Report, *, published: bool) -> list[list[str]]:
     return [_cells(row, published=published) for row in report.rows]
 
 
-def quoted(row: Row) -> dict[str, float]:
-    """What Table 3 has for a row: GFLOPs of any batch of its images, times of its batch of 16."""
+def quoted(row: Measurement) -> dict[str, float]:
+    """The paper's Table 3 for a row: GFLOPs for its image size, times for its batch of 16 only."""
     found = {"gflops": paper.GFLOPS.get(row.k)} if row.size == 256 else {}
     if found and row.batch == 16:
         found["ffn_ms"] = paper.FFN_MS.get(row.k)
@@ -49,7 +119,7 @@ def quoted(row: Row) -> dict[str, float]:
     return {name: value for name, value in found.items() if value is not None}
 
 
-def _cells(row: Row, *, published: bool) -> list[str]:
+def _cells(row: Measurement, *, published: bool) -> list[str]:
     theirs = quoted(row) if published else {}
     text = [row.mode, str(row.k), str(row.batch), str(row.size)]
     for name, form in (
@@ -69,7 +139,7 @@ def _number(value: float | None, form: str) -> str:
 
 
 def _reference_row(one: Reference) -> list[str]:
-    """An encoder that is not ours under the same header."""
+    """A reference encoder as a row under our header."""
     found = {
         "mode": f"transformers' encoder, {one.name}",
         "batch": str(one.batch),
@@ -80,7 +150,7 @@ def _reference_row(one: Reference) -> list[str]:
 
 
 def reference_cells(report: Report) -> list[list[str]]:
-    """The encoders that are not ours as text: name, batch, size, pairs/s."""
+    """The reference encoders as text: name, batch, size, pairs/s."""
     return [
         [one.name, str(one.batch), str(one.size), f"{one.pairs_per_s:.2f}"]
         for one in report.reference
@@ -88,7 +158,7 @@ def reference_cells(report: Report) -> list[list[str]]:
 
 
 def files(folder: Path) -> list[Path]:
-    """What a benchmark leaves in a folder: Markdown, CSV, a plot."""
+    """The files that a benchmark writes into a folder: Markdown, CSV, a plot."""
     return [folder / f"benchmark.{suffix}" for suffix in ("md", "csv", "png")]
 
 
@@ -112,10 +182,10 @@ def write(
 
 
 def plot(report: Report, path: Path, *, title: str, sweep: str | None) -> bool:
-    """Pairs/s, and on a GPU memory, against k or what was swept.
+    """Plot pairs/s, and on a GPU memory, against k or what was swept.
 
     Returns:
-        Whether there is a plot: not without rows, not without matplotlib.
+        Whether a plot was written; that takes rows, and matplotlib.
     """
     if not report.rows:
         return False
@@ -137,7 +207,7 @@ def plot(report: Report, path: Path, *, title: str, sweep: str | None) -> bool:
     return True
 
 
-def _draw(axis: Axes, measured: Sequence[Row], name: str, across: str) -> None:
+def _draw(axis: Axes, measured: Sequence[Measurement], name: str, across: str) -> None:
     """One figure of the rows against what was swept, a curve for each mode and budget."""
     for mode, k in dict.fromkeys((r.mode, None if across == "k" else r.k) for r in measured):
         rows = [r for r in measured if r.mode == mode and k in (None, r.k)]

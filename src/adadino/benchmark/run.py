@@ -19,14 +19,20 @@ from functools import cache, partial
 from typing import cast
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from adadino.benchmark.cost import exact_fp32, ffn_ms, gflops, wait
-from adadino.benchmark.measured import Protocol, Reference, Report, Row, fill_speedups
-from adadino.benchmark.modes import Mode, ModeError, arithmetic, check, make, without_graph
-from adadino.benchmark.reference import Encode, reference_encoders
+from adadino.benchmark.modes import (
+    Encode,
+    Mode,
+    ModeError,
+    arithmetic,
+    check,
+    make,
+    reference_encoders,
+)
+from adadino.benchmark.report import Measurement, Reference, Report, Timing, fill_speedups
 from adadino.config import Config
-from adadino.engine.model import Engine
 from adadino.model.adadino import AdaDINO
 from adadino.model.detector import Detector
 
@@ -40,11 +46,9 @@ def run(
     budgets: Sequence[int],
     shapes: Sequence[tuple[int, int]],
     device: torch.device,
-    protocol: Protocol,
-    reference: bool | Sequence[str] = True,
+    protocol: Timing,
+    reference: bool = True,
     say: Say = lambda _: None,
-    plain: AdaDINO | None = None,
-    **engine: bool,
 ) -> Report:
     """Measure every mode and budget at every shape.
 
@@ -53,22 +57,20 @@ def run(
         modes: Which modes.
         budgets: Values of k; the full budget gives the speed-ups their base.
         shapes: (batch, side of the input in pixels).
-        device: Where.
+        device: The device to measure.
         protocol: How many batches.
-        reference: Measure transformers' encoder, too; or only the ones of these names.
-        say: Told what is being measured.
-        plain: A model of that configuration, if there is one already.
-        engine: `compile` and `cuda_graph` of `optimize`, if not its defaults.
+        reference: Whether to measure transformers' encoder too.
+        say: Called with what is being measured.
     """
     report = Report()
     torch.manual_seed(0)
     with device, exact_fp32():
-        base = plain or AdaDINO(config).eval()
+        base = AdaDINO(config).eval()
 
     checked: dict[str, float] = {}
 
     def made(mode: Mode) -> Detector:
-        model = make(base, mode, **engine)
+        model = make(base, mode)
         if model is not base and mode not in checked:
             say(f"{mode}: checking its answers")
             checked[mode] = check(model, base, mode, images)
@@ -77,8 +79,6 @@ def run(
     for batch, size in shapes:
         images = [torch.rand(batch, 3, size, size, device=device) for _ in "ab"]
         encoders = _references(report, config, device) if reference else {}
-        if not isinstance(reference, bool):
-            encoders = {name: build for name, build in encoders.items() if name in reference}
         if device.type == "cpu":
             _take_turns(report, config, made, modes, budgets, encoders, images, protocol, say)
             continue
@@ -86,7 +86,7 @@ def run(
             _one_by_one(report, made, mode, budgets, images, protocol, say)
         for name, build in encoders.items():
             _one_reference(report, name, build, config, images, protocol, say)
-    for index, row in enumerate(report.rows):  # what was compiled was compiled for the check
+    for index, row in enumerate(report.rows):  # compilation happened in the check
         first = row.first_call_s + checked.pop(row.mode, 0.0)
         report.rows[index] = dataclasses.replace(row, first_call_s=first)
     fill_speedups(report, config.bscs.chunks)
@@ -99,7 +99,7 @@ def _one_by_one(
     mode: Mode,
     budgets: Sequence[int],
     images: list[Tensor],
-    protocol: Protocol,
+    protocol: Timing,
     say: Say,
 ) -> None:
     model: Detector | None = None
@@ -122,15 +122,15 @@ def _one_by_one(
 
 
 def _free() -> None:
-    """Give back the memory of what is no longer needed; compiled modules are cycles."""
+    """Free the memory of models that are no longer used; compiled ones are reference cycles."""
     gc.collect()
     if torch.cuda.is_available():
         torch.cuda.empty_cache()
 
 
 def _measure(
-    model: Detector, mode: Mode, k: int, images: list[Tensor], protocol: Protocol, plain: int
-) -> Row:
+    model: Detector, mode: Mode, k: int, images: list[Tensor], protocol: Timing, plain: int
+) -> Measurement:
     device = images[0].device
     if device.type == "cuda":
         torch.cuda.reset_peak_memory_stats(device)
@@ -157,7 +157,7 @@ def _take_turns(
     budgets: Sequence[int],
     encoders: dict[str, Callable[[], Encode]],
     images: list[Tensor],
-    protocol: Protocol,
+    protocol: Timing,
     say: Say,
 ) -> None:
     models: dict[Mode, Detector] = {}
@@ -195,14 +195,13 @@ def _row(
     seconds: float,
     first: float,
     memory: float | None = None,
-) -> Row:
+) -> Measurement:
     batch, size = len(images[0]), images[0].shape[-1]
     cuda = images[0].is_cuda
     with arithmetic(mode):
-        layers = _ffn_layers(model)
-        forward = partial(without_graph(model), *images, k=k)
-        ffn = ffn_ms(layers, forward, images[0].device, times=3 if cuda else 1)
-    return Row(
+        forward = partial(model.unrecorded, *images, k=k)  # a replayed graph shows no layers
+        ffn = ffn_ms(model.ffn_layers, forward, images[0].device, times=3 if cuda else 1)
+    return Measurement(
         mode=mode,
         k=k,
         batch=batch,
@@ -222,13 +221,6 @@ def _gflops(config: Config, k: int, size: int) -> float:
     return gflops(config, k=k, size=size)
 
 
-def _ffn_layers(model: Detector) -> list[nn.Module]:
-    if isinstance(model, Engine):
-        return [block.get_submodule("ffn") for block in model.encoder.blocks]
-    assert isinstance(model, AdaDINO)
-    return [block.get_submodule("ffn") for block in model.encoder.backbone.blocks]
-
-
 def _references(
     report: Report, config: Config, device: torch.device
 ) -> dict[str, Callable[[], Encode]]:
@@ -245,7 +237,7 @@ def _one_reference(
     build: Callable[[], Encode],
     config: Config,
     images: list[Tensor],
-    protocol: Protocol,
+    protocol: Timing,
     say: Say,
 ) -> None:
     batch, size = len(images[0]), images[0].shape[-1]

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     import torch
 
     from adadino.benchmark.modes import Mode
+    from adadino.benchmark.report import Report
 
 BATCHES = (1, 2, 4, 8, 16, 32, 64)
 SIZES = (256, 512, 1024, 2048, 4096)
@@ -68,8 +69,8 @@ def command(
     import torch
 
     from adadino.benchmark import report
-    from adadino.benchmark import run as benchmark
-    from adadino.benchmark.measured import Protocol
+    from adadino.benchmark.report import Timing
+    from adadino.benchmark.run import run
     from adadino.config import preset as find_preset
     from adadino.errors import ConfigError
     from adadino.runtime.devices import choose_device
@@ -84,8 +85,8 @@ def command(
     shapes = _shapes(sweep, batch, size, limit, usual=1 if cpu else 16)
     if output is not None and not overwrite:
         _leave_alone(output)
-    protocol = Protocol(warmup or (1 if cpu else 5), measured or (5 if cpu else 20))
-    result = benchmark.run(
+    protocol = Timing(warmup or (1 if cpu else 5), measured or (5 if cpu else 20))
+    result = run(
         config,
         modes=modes,
         budgets=budgets,
@@ -98,28 +99,34 @@ def command(
     if not (result.rows or result.reference):
         raise ConfigError(f"nothing was measured. {' '.join(result.skipped)}")
     title = f"{preset} on {_name(where)}, {protocol.warmup} + {protocol.measured} batches"
-    paths = []
-    published = preset == "vitl16"
+    paths, published = [], preset == "vitl16"
     if output is not None:
         paths = report.write(
             result, output, title=title, published=published, sweep=sweep, note=NOTE
         )
-    if json:
-        print_json(
-            {
-                "preset": preset,
-                "device": _name(where),
-                "protocol": dataclasses.asdict(protocol),
-                "rows": [
-                    dataclasses.asdict(row) | {"paper": report.quoted(row) if published else {}}
-                    for row in result.rows
-                ],
-                "reference": [dataclasses.asdict(one) for one in result.reference],
-                "skipped": result.skipped,
-                "outputs": paths,
-            }
-        )
+    if not json:
+        _show(result, title, paths, published=published)
         return
+    print_json(
+        {
+            "preset": preset,
+            "device": _name(where),
+            "protocol": dataclasses.asdict(protocol),
+            "rows": [
+                dataclasses.asdict(row) | {"paper": report.quoted(row) if published else {}}
+                for row in result.rows
+            ],
+            "reference": [dataclasses.asdict(one) for one in result.reference],
+            "skipped": result.skipped,
+            "outputs": paths,
+        }
+    )
+
+
+def _show(result: Report, title: str, paths: list[Path], *, published: bool) -> None:
+    """Print a benchmark for people: the columns that have a value, and what was not measured."""
+    from adadino.benchmark import report
+
     header, cells = report.HEADER, report.cells(result, published=published)
     shown = [i for i, _ in enumerate(header) if any(row[i] for row in cells)]
     print_table(

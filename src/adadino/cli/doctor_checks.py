@@ -240,7 +240,7 @@ def _trial() -> str | None:
     try:
         import numpy as np
 
-        from adadino.model.checkpoint import load
+        from adadino.checkpoint import load
 
         dark = np.zeros((32, 32, 3), np.uint8)
         answer = load("tiny").predict(dark, dark)

@@ -47,11 +47,11 @@ def command(
     json: Json = False,
 ) -> None:
     """Score a model: one confusion matrix over all pixels of the split."""
+    from adadino.checkpoint import load
     from adadino.data.folder import PairFolder
     from adadino.errors import ConfigError, WriteError
     from adadino.evaluation import PROTOCOLS, Protocol, evaluate, pr_picture
     from adadino.files import write_atomic
-    from adadino.model.checkpoint import load
     from adadino.runtime.devices import choose_device
 
     for path in () if output is None or overwrite else (output / name for name in FILES):

@@ -43,8 +43,8 @@ def command(
     json: Json = False,
 ) -> None:
     """Write a model as one file that runs without adadino; it takes any size of image."""
+    from adadino.checkpoint import load
     from adadino.export import ExportOptions, export
-    from adadino.model.checkpoint import load
 
     options = ExportOptions(
         k=k,

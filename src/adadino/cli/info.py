@@ -47,24 +47,23 @@ def command(
             rows = [(name, str(value)) for name, value in sorted(said.items())]
             print_table(f"{model}, an exported model", ("", "as the file says"), rows)
         return
-    card = describe(model, preset, k, size, backbone)
+    card = model_facts(model, preset, k, size, backbone)
     if json:
         print_json(card)
     else:
         show(card)
 
 
-def describe(
+def model_facts(
     model: str | None, preset: str | None, k: int | None, size: int, backbone: str | None = None
 ) -> dict[str, Any]:
-    """Collect what `info` prints."""
+    """What `info` prints, as JSON values."""
     import torch
 
     from adadino import paper
     from adadino.benchmark.cost import gflops
+    from adadino.build import new_model
     from adadino.errors import ConfigError
-    from adadino.model.adadino import AdaDINO
-    from adadino.model.checkpoint import new_model
     from adadino.model.weights import read_backbone
 
     name, config, trained = find_config(model, preset, backbone)
@@ -79,7 +78,7 @@ def describe(
     with torch.device("meta"):
         network = new_model(config)
     config = network.config
-    ours, dino = isinstance(network, AdaDINO), network.dino is not None
+    bscs, dino = network.bscs, network.dino is not None
     standard = preset_of(config) == "vitl16" and size == 256
     licence = "Apache-2.0" if config.backbone.name == "tiny" else DINOV3
     return {
@@ -88,8 +87,8 @@ def describe(
         "peer": None if config.peer is None else _peer(config.peer),
         "backbone": config.backbone.name if dino else None,
         "params": _parameters(network, config.peer),
-        "k": config.bscs.k if ours else None,
-        "chunks": config.bscs.chunks if ours else None,
+        "k": None if bscs is None else bscs.k,
+        "chunks": None if bscs is None else bscs.chunks,
         "size": size,
         "gflops": round(gflops(config, size=size), 3),
         "weights": {
@@ -103,7 +102,7 @@ def describe(
         },
         "normalization": network.normalize.values,
         "licence": {"code": "Apache-2.0", "backbone": licence if dino else None},
-        "depths": config.depths if ours else None,
+        "depths": None if bscs is None else config.depths,
         "taps": config.taps if dino else None,
         "card": _card(model),
         "next": _next(model, name, config),
@@ -113,11 +112,11 @@ def describe(
 def find_config(
     model: str | None, preset: str | None, backbone: str | None
 ) -> tuple[str, Config, bool]:
-    """The name and configuration of what `info` was asked about, and whether it is trained."""
+    """Name and configuration of the model that `info` is asked about, and whether it is trained."""
     from adadino import config as presets
     from adadino import schema
+    from adadino.checkpoint import read_settings
     from adadino.errors import ConfigError, WeightsError
-    from adadino.model.checkpoint import read_settings
     from adadino.model.weights import bundled, read_backbone
     from adadino.peers import ABSENT, PEERS, find_peer
 
@@ -176,7 +175,7 @@ def _peer(name: str) -> dict[str, Any]:
 
 
 def _parameters(network: Detector, peer: str | None) -> dict[str, int]:
-    """Parameters by component and in total, and of a published peer the sum its authors count."""
+    """Parameters by component and in total; for a published peer also the count of its authors."""
     from adadino.peers import PEERS
 
     params = {
@@ -194,7 +193,7 @@ def _parameters(network: Detector, peer: str | None) -> dict[str, int]:
 
 
 def preset_of(config: Config) -> str | None:
-    """The preset a configuration equals but for the budget and where its weights lie."""
+    """The preset that a configuration equals, except for the budget and the weights' origin."""
     from adadino.config import PRESETS
 
     name = config.backbone.name

@@ -1,8 +1,9 @@
-"""CGLA on the token layout: 1x1 convolutions are matrix products, maps are never turned over.
+"""CGLA on tokens: 1x1 convolutions are matrix products, and no map is transposed.
 
-The first product takes [F1, F2] and [|F1 - F2|, F1 * F2] as two operands that add up, so the 4D of
-Eq. 2 is never put together. Order invariance is folded into its weights: the midpoint in both slots
-is half of each date in each slot.
+The first product takes [F1, F2] and [|F1 - F2|, F1 * F2] as two operands and adds the results, so
+the 4D channels of Eq. 2 are never concatenated. Order invariance is folded into its weights: the
+midpoint in both slots is half of each date in each slot. Mirrors `CGLA.forward` of `model/cgla.py`;
+tests/engine/test_engine.py holds the two equal, in every variant.
 """
 
 from __future__ import annotations
@@ -13,23 +14,28 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from adadino.engine.beside import Beside
-from adadino.engine.ops.local import affine_silu, context, depthwise, group_affine
-from adadino.engine.ops.norm import pair_norm
-from adadino.engine.ops.residual import gated_residual_
+from adadino.engine.cuda import SideStream
+from adadino.engine.ops.adapter import (
+    affine_silu,
+    context,
+    depthwise,
+    gated_residual_,
+    group_affine,
+    pair_norm,
+)
 from adadino.model.cgla import CGLA, Responses
 
 _SIGN = {"antisymmetric": -1, "symmetric": 1, "none": 1}
 
 
 class BlindAdapter(nn.Module):
-    """The pair-blind ablation, as it is in the model: it is measured, not deployed."""
+    """The pair-blind ablation, computed by the model's own CGLA: nobody deploys it."""
 
     def __init__(self, cgla: CGLA, dtype: torch.dtype) -> None:
         super().__init__()
         self.cgla = deepcopy(cgla).to(dtype)
 
-    def forward(self, x: Tensor, shift: Tensor, grid: tuple[int, int], _: Beside) -> Responses:
+    def forward(self, x: Tensor, shift: Tensor, grid: tuple[int, int], _: SideStream) -> Responses:
         """Adapt tokens (2B, N, D) in place; returns the responses, each (B, 1, h, w)."""
         y, responses = self.cgla((x.float() + shift).to(x.dtype), grid)
         x.copy_(y.float() - shift)
@@ -37,7 +43,7 @@ class BlindAdapter(nn.Module):
 
 
 class Adapter(nn.Module):
-    """CGLA's pair mode, all of its variants."""
+    """CGLA in pair mode, with all of its variants."""
 
     w_looks: Tensor
     w_relation: Tensor
@@ -59,7 +65,8 @@ class Adapter(nn.Module):
     def __init__(self, cgla: CGLA, dtype: torch.dtype) -> None:
         super().__init__()
         self.order_invariant, self.sign = cgla.order_invariant, _SIGN[cgla.delta]
-        weight = _weight(cgla.f_rel[0]).float().unflatten(1, (4, -1))  # (H, 4, D)
+        layers = cgla.layers
+        weight = _weight(layers.relation).float().unflatten(1, (4, -1))  # (H, 4, D)
         looks = weight[:, :2]
         if cgla.order_invariant:
             looks = looks.mean(1, keepdim=True).expand_as(looks)
@@ -67,37 +74,43 @@ class Adapter(nn.Module):
         held = {
             "w_looks": looks.flatten(1).t().to(dtype),  # (2D, H), as addmm_ takes it
             "w_relation": weight[:, 2:].flatten(1).to(dtype),  # (H, 2D)
-            "w_context": _weight(cgla.f_ctx[0]).t().to(dtype),
+            "w_context": _weight(layers.context).t().to(dtype),
             "w_spatial": _weight(cgla.w_spatial)[0].float(),
             "b_spatial": _bias(cgla.w_spatial).float(),
             "w_channel": _weight(cgla.w_channel).float(),
             "b_channel": _bias(cgla.w_channel).float(),
-            "w_delta1": _weight(cgla.f_delta[0]).to(dtype),
-            "w_delta2": _weight(cgla.f_delta[3]).t().to(dtype),
-            "w_delta3": _weight(cgla.f_delta[6]).to(dtype),
-            "b_delta3": _bias(cgla.f_delta[6]).to(dtype),
-            "w_local1": _weight(cgla.f_loc[0])
-            .t()
-            .repeat(1, 2)
-            .to(dtype),  # both dates are channels
-            "w_local2": _weight(cgla.f_loc[2]).to(dtype),
-            "b_local2": _bias(cgla.f_loc[2]).to(dtype),
+            "w_delta1": _weight(layers.delta_in).to(dtype),
+            "w_delta2": _weight(layers.delta_local).t().to(dtype),
+            "w_delta3": _weight(layers.delta_out).to(dtype),
+            "b_delta3": _bias(layers.delta_out).to(dtype),
+            # Both dates lie side by side as channels.
+            "w_local1": _weight(layers.local).t().repeat(1, 2).to(dtype),
+            "w_local2": _weight(layers.local_out).to(dtype),
+            "b_local2": _bias(layers.local_out).to(dtype),
             "gamma_self": (cgla.gamma_self * cgla.eta).float(),
             "gamma_delta": (cgla.gamma_delta * cgla.eta).float() * injected,
         }
         for name, value in held.items():
             self.register_buffer(name, value.detach().clone(memory_format=torch.contiguous_format))
-        self.norm_relation, self.norm_context = _norm(cgla.f_rel[1]), _norm(cgla.f_ctx[1])
-        self.norm_delta1, self.norm_delta2 = _norm(cgla.f_delta[1]), _norm(cgla.f_delta[4])
+        self.norm_relation, self.norm_context = (
+            _norm(layers.relation_norm),
+            _norm(layers.context_norm),
+        )
+        self.norm_delta1, self.norm_delta2 = (
+            _norm(layers.delta_in_norm),
+            _norm(layers.delta_local_norm),
+        )
 
-    def forward(self, x: Tensor, shift: Tensor, grid: tuple[int, int], beside: Beside) -> Responses:
+    def forward(
+        self, x: Tensor, shift: Tensor, grid: tuple[int, int], side: SideStream
+    ) -> Responses:
         """Adapt tokens (2B, N, D) in place.
 
         Args:
             x: The tokens: all first dates, then all second dates.
-            shift: What they lack (D,).
+            shift: Constant that the tokens lack (D,).
             grid: Rows and columns of the patch grid.
-            beside: Where the local branch and the channel's gate run: delta needs neither.
+            side: Stream of the local branch and the channel gate, which delta does not need.
 
         Returns:
             The responses, each (B, 1, h, w), float32.
@@ -105,7 +118,7 @@ class Adapter(nn.Module):
         B, D, (h, w) = x.shape[0] // 2, x.shape[2], grid
         features, relation = pair_norm(x, prefix=x.shape[1] - h * w, shift=shift)  # (B, hw, 2, D)
 
-        with beside.fork():
+        with side.fork():
             local = depthwise(features.view(B, h, w, 2 * D), self.w_local1, after="gelu")
             local = F.linear(local.reshape(B, h * w, 2, D), self.w_local2, self.b_local2)
 
@@ -116,7 +129,7 @@ class Adapter(nn.Module):
         seen, gate_spatial, parts = context(
             z, group_affine(z, self.norm_context), self.w_spatial, self.b_spatial
         )
-        with beside.fork():
+        with side.fork():
             gate_channel = torch.sigmoid(F.linear(parts.sum(1), self.w_channel, self.b_channel))
             q_local = gate_spatial * gate_channel.mean(1, keepdim=True)
 
@@ -126,7 +139,7 @@ class Adapter(nn.Module):
         delta = affine_silu(delta, group_affine(delta, self.norm_delta2))
         delta = F.linear(delta, self.w_delta3, self.b_delta3)  # (B, hw, D)
 
-        beside.join()
+        side.join()
         q_delta = gated_residual_(
             x,
             local,
@@ -141,18 +154,15 @@ class Adapter(nn.Module):
         return Responses(*(q.view(B, 1, h, w) for q in (gate_spatial, q_local, q_delta)))
 
 
-def _weight(conv: nn.Module) -> Tensor:
+def _weight(conv: nn.Conv2d) -> Tensor:
     """A convolution's weight as a matrix: (out, in) of a 1x1, (C, 9) of a depthwise 3x3."""
-    assert isinstance(conv, nn.Conv2d)
     return conv.weight.detach().flatten(1)
 
 
-def _bias(conv: nn.Module) -> Tensor:
-    assert isinstance(conv, nn.Conv2d)
+def _bias(conv: nn.Conv2d) -> Tensor:
     assert conv.bias is not None
     return conv.bias
 
 
-def _norm(norm: nn.Module) -> nn.GroupNorm:
-    assert isinstance(norm, nn.GroupNorm)
+def _norm(norm: nn.GroupNorm) -> nn.GroupNorm:
     return deepcopy(norm).float()

@@ -23,7 +23,7 @@ def cache_folder() -> Path:
 def keep_compiled() -> None:
     """Have PyTorch and Triton keep what they compile; call before the first compilation.
 
-    Where the folder cannot be written, their own temporary folders serve.
+    Where the folder cannot be written, they use their own temporary folders.
     """
     folder = cache_folder()
     for name, part in (("TORCHINDUCTOR_CACHE_DIR", "inductor"), ("TRITON_CACHE_DIR", "triton")):
@@ -31,5 +31,5 @@ def keep_compiled() -> None:
             (folder / part).mkdir(parents=True, exist_ok=True)
             if os.access(folder / part, os.W_OK):
                 os.environ.setdefault(name, str(folder / part))
-    # PyTorch's caches are on unless a person switched them off. Nothing is imported to say so
-    # again: the compiler takes seconds to import, and an engine without it needs none of it.
+    # PyTorch's caches are on by default. They are not switched on here, because that would import
+    # the compiler, which takes seconds and which an engine that is not compiled never needs.

@@ -1,4 +1,9 @@
-"""The pair-aware encoder on tokens: the loop of `model/encoder.py` over folded blocks."""
+"""The pair-aware encoder on tokens: the loop of `model/encoder.py` over folded blocks.
+
+Mirrors `Encoder` and `Policy`; tests/engine/test_engine.py holds them equal. The policy reads what
+enters a block, but only the FFN needs its answer: on a GPU it runs on a second stream, with the
+gather behind it, while the attention computes.
+"""
 
 from __future__ import annotations
 
@@ -10,15 +15,44 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from adadino.engine.adapter import Adapter, BlindAdapter
-from adadino.engine.beside import Beside
 from adadino.engine.block import FastBlock
-from adadino.engine.ops.norm import layer_norm
-from adadino.engine.policy import FastPolicy
+from adadino.engine.cuda import SideStream
+from adadino.engine.ops.block import layer_norm, select
 from adadino.engine.rows import Kind
 from adadino.model.backbone import Block, rope_tables
 from adadino.model.bscs import ChunkSelector, Policy
-from adadino.model.cgla import CGLA, Responses
+from adadino.model.cgla import CGLA
 from adadino.model.encoder import Encoder, Encoding
+
+
+class FastPolicy(nn.Module):
+    """One block's policy, always in float32: it is small, and rounding could change its choice."""
+
+    def __init__(self, policy: Policy) -> None:
+        super().__init__()
+        weight = policy.fc1.weight.detach().float().clone()
+        if policy.order_invariant:  # the midpoint in both slots = half of each date in each
+            both = weight.unflatten(1, (4, -1))
+            both[:, :2] = both[:, :2].mean(1, keepdim=True)
+        self.weight1: Tensor
+        self.bias1: Tensor
+        self.weight2: Tensor
+        self.bias2: Tensor
+        self.register_buffer("weight1", weight)
+        self.register_buffer("bias1", policy.fc1.bias.detach().float().clone())
+        self.register_buffer("weight2", policy.fc2.weight.detach().float().clone())
+        self.register_buffer("bias2", policy.fc2.bias.detach().float().clone())
+
+    def forward(self, parts: Tensor, k: int) -> tuple[Tensor, Tensor]:
+        """Scores (B, C) and the k best chunks from the parts (B, parts, 4D) of PoolPair."""
+        return select(
+            parts,
+            weight1=self.weight1,
+            bias1=self.bias1,
+            weight2=self.weight2,
+            bias2=self.bias2,
+            k=k,
+        )
 
 
 class FastEncoder(nn.Module):
@@ -64,7 +98,7 @@ class FastEncoder(nn.Module):
 
     def settle(self) -> None:
         """Get ready on the device where the weights are."""
-        self.beside = Beside(self.prefix.device)
+        self.side = SideStream(self.prefix.device)
         self.tables: dict[tuple[int, int], tuple[Tensor, Tensor]] = {}
 
     def forward(
@@ -81,7 +115,7 @@ class FastEncoder(nn.Module):
         for index, block in enumerate(self.blocks):
             assert isinstance(block, FastBlock)
             rows, parts = block.norm1(x, prefix=prefix, pooled=choose)
-            with self.beside.fork():
+            with self.side.fork():
                 if parts is None:
                     chosen = self.selector.select(index, k=k, scores=None, chunks=chunks)
                     keep = None if chosen is None else chosen.keep
@@ -91,21 +125,15 @@ class FastEncoder(nn.Module):
                 weights = block.ffn.choose(keep)
             x = block.attend(x, rows, rope, prefix=prefix)
             rows = block.norm2(x)
-            self.beside.join()
+            self.side.join()
             x = block.ffn(x, rows, weights)
-            del parts  # not before the join
+            del parts  # only now: the second stream has read it
             if str(index) in self.adapters:
                 adapter = self.adapters[str(index)]
-                responses.append(adapter(x, block.shift_out, grid, self.beside))
+                responses.append(adapter(x, block.shift_out, grid, self.side))
             if index in self.taps:
                 features.append(self.tap(x, block.shift_out, grid))
-        return Encoding(
-            features,
-            Responses(*(torch.cat(maps, dim=1) for maps in zip(*responses, strict=True)))
-            if responses
-            else None,
-            torch.stack(scores, dim=1) if scores else None,
-        )
+        return Encoding.of(features, responses, scores)
 
     def tap(self, x: Tensor, shift: Tensor, grid: tuple[int, int]) -> Tensor:
         """The final LayerNorm of the patch tokens as maps (2B, D, h, w), channels last."""
@@ -134,7 +162,7 @@ class FastEncoder(nn.Module):
 
 
 def _selector(bscs: ChunkSelector) -> ChunkSelector:
-    """The selector without its policies, which the engine has its own way of running."""
+    """A copy of the selector without its policies, which are `FastPolicy` here."""
     copy = ChunkSelector.__new__(ChunkSelector)
     nn.Module.__init__(copy)
     copy.config, copy.size = bscs.config, bscs.size

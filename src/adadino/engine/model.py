@@ -1,6 +1,6 @@
-"""The drop-in fast model, wired: the same arguments, the same result, other kernels.
+"""The engine, wired: it takes the model's arguments and returns the model's result.
 
-It holds copies: what happens to the model afterwards does not reach it. It cannot be trained.
+It holds copies of the weights, so later changes to the model do not reach it. It cannot be trained.
 """
 
 from __future__ import annotations
@@ -11,18 +11,19 @@ from copy import deepcopy
 from typing import Literal, Self, cast
 
 import torch
-import torch.nn.functional as F
-from torch import Tensor
+from torch import Tensor, nn
 
+from adadino.config import BSCSConfig
 from adadino.engine.cache import keep_compiled
+from adadino.engine.cuda import Graphs
+from adadino.engine.decoder import FastDecoder
 from adadino.engine.encoder import FastEncoder
-from adadino.engine.graph import Graphs
-from adadino.engine.refine import Refine
 from adadino.engine.rows import Kind
 from adadino.errors import ConfigError
 from adadino.model.adadino import AdaDINO
+from adadino.model.backbone import cut_patches
 from adadino.model.detector import Detector, Output
-from adadino.model.inputs import check_pair, enlarge, pad_to_stride
+from adadino.model.inputs import check_pair, pad_to_stride
 
 Precision = Literal["auto", "fp32", "bf16", "fp8", "int8"]
 
@@ -42,12 +43,22 @@ class Engine(Detector):
         self.dtype = dtype
         self.normalize = deepcopy(model.normalize)
         self.encoder = FastEncoder(model.encoder, dtype=dtype, kind=kind)
-        self.refine = Refine(model, dtype=dtype, compile=compile)
+        self.decoder = FastDecoder(model, dtype=dtype, compile=compile)
         self.graphs = Graphs() if cuda_graph else None
         # Functions, not bound methods: an engine that holds itself would hold its memory.
         self._cut = torch.compile(Engine.patches, dynamic=False) if compile else Engine.patches
         self.eval()
         self.requires_grad_(False)
+
+    @property
+    def bscs(self) -> BSCSConfig:
+        """How the model selects FFN chunks."""
+        return self.config.bscs
+
+    @property
+    def ffn_layers(self) -> list[nn.Module]:
+        """See `Detector.ffn_layers`; chunks are gathered beside the attention, not in them."""
+        return [block.get_submodule("ffn") for block in self.encoder.blocks]
 
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Self:
         held = self.normalize.mean
@@ -55,12 +66,12 @@ class Engine(Detector):
             if fn(torch.empty(0, dtype=dtype, device=held.device)).dtype != dtype:
                 raise ConfigError(
                     f"an engine in {self.precision} keeps its types; make another one: "
-                    "model.optimize(precision=...)."
+                    "adadino.optimize(model, precision=...)."
                 )
         if self.precision == "int8" and fn(held.new_empty(0)).device.type != "cpu":
             raise ConfigError("an engine in int8 is for CPUs; make another one: fp8 or bf16.")
         super()._apply(fn, recurse)  # type: ignore[no-untyped-call]  # torch leaves it bare
-        if self.normalize.mean is not held:  # moved: what was recorded lies where nothing is
+        if self.normalize.mean is not held:  # moved: recorded graphs read the old addresses
             self.graphs = None if self.graphs is None else Graphs()
             self.encoder.settle()
         return self
@@ -78,7 +89,7 @@ class Engine(Detector):
     def unrecorded(
         self, before: Tensor, after: Tensor, *, k: int | None = None, chunks: Tensor | None = None
     ) -> Output:
-        """`forward` without a CUDA graph: for a shape that comes once, or to see every kernel."""
+        """See `Detector.unrecorded`."""
         return self._answer(before, after, k, chunks, graphs=None)
 
     def _answer(
@@ -92,10 +103,10 @@ class Engine(Detector):
     ) -> Output:
         check_pair(before, after)
         k = self.config.bscs.budget(k)
-        # Ordinary tensors without gradients, also inside inference_mode: buffers that live from
-        # call to call could not be written outside of it otherwise. And the tensors' own device:
-        # Triton and graphs take the current one.
-        off = torch.autocast(before.device.type, enabled=False)  # its types are chosen already
+        # Not inference_mode: a graph's buffers outlive the call, and could then not be written
+        # outside of that mode. The tensors' device is made current, because Triton and graphs use
+        # the current one. Autocast is off, because the engine has chosen its types.
+        off = torch.autocast(before.device.type, enabled=False)
         with torch.inference_mode(False), torch.no_grad(), _current(before.device), off:
             if graphs is None or not before.is_cuda:
                 return self.run(before, after, chunks, k=k)
@@ -103,21 +114,15 @@ class Engine(Detector):
 
     def run(self, before: Tensor, after: Tensor, chunks: Tensor | None, *, k: int) -> Output:
         """The forward pass itself: what a graph records."""
-        height, width = before.shape[-2:]
         images = pad_to_stride(torch.cat((before, after)).float(), self.stride)
-        padded = images.shape[-2], images.shape[-1]
-        grid = padded[0] // self.stride, padded[1] // self.stride
+        grid = images.shape[-2] // self.stride, images.shape[-1] // self.stride
         encoding = self.encoder(self._cut(self, images), grid, k=k, chunks=chunks)
-        pyramid, finest = self.refine(encoding.features, encoding.responses, images)
-        logits = F.interpolate(finest, padded, mode="bilinear", align_corners=False)
-        return Output(logits[..., :height, :width], pyramid, encoding.responses, encoding.scores)
+        return self.decoder(encoding, images, (before.shape[-2], before.shape[-1]))
 
     def patches(self, images: Tensor) -> Tensor:
         """Enlarge, normalise and cut images (2B, 3, H, W) into patches (2B, hw, 3 p p)."""
-        p = self.config.backbone.patch
-        images = self.normalize(enlarge(images, self.config.scale)).to(self.dtype)
-        cells = images.unflatten(3, (-1, p)).unflatten(2, (-1, p))  # (2B, 3, h, p, w, p)
-        return cells.permute(0, 2, 4, 1, 3, 5).flatten(3).flatten(1, 2)
+        images = self.normalize(self.sizes.enlarge(images, self.config.scale)).to(self.dtype)
+        return cut_patches(images, self.config.backbone.patch)
 
 
 def optimize(
@@ -127,7 +132,7 @@ def optimize(
     compile: bool | None = None,
     cuda_graph: bool | None = None,
 ) -> Engine:
-    """Make the fast model of a model, on the device where it is.
+    """Make the engine of a model, on the device where the model is.
 
     Args:
         model: An AdaDINO; it is copied, not changed.
@@ -138,12 +143,12 @@ def optimize(
         cuda_graph: Replay one CUDA graph per input shape; by default on a GPU.
 
     Raises:
-        ConfigError: The model or its device cannot be run like that; the message says why.
+        ConfigError: The model or its device does not allow it; the message says why.
     """
     if not isinstance(model, AdaDINO):
-        kind = "is an engine already" if isinstance(model, Engine) else "is a peer"
+        kind = "is a peer" if model.precision is None else "is an engine already"
         raise ConfigError(f"the engine runs AdaDINO; this model {kind}.")
-    device = model.normalize.mean.device
+    device = model.device
     cuda = device.type == "cuda"
     if cuda_graph and not cuda:
         raise ConfigError(f"cuda_graph needs an NVIDIA GPU, the model is on {device}; drop it.")
@@ -156,7 +161,7 @@ def optimize(
     if precision == "fp8" and cuda and torch.cuda.get_device_capability(device) < (8, 9):
         raise ConfigError("precision fp8 needs an NVIDIA GPU of compute capability 8.9; use bf16.")
     keep_compiled()
-    with torch.inference_mode(False):  # its tensors outlive whatever mode it is made in
+    with torch.inference_mode(False):  # the engine may be used outside of inference mode later
         return Engine(
             model,
             precision=precision,

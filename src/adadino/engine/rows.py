@@ -1,10 +1,10 @@
 """Matrices in eight bits, a scale for every row, and their product.
 
-A frozen weight is quantised once: every row (an output channel) has its own scale, and so every
-chunk of an input projection. The chunks of an output projection lie side by side in a row and share
-its scale, because a matrix product can only be scaled by row and column; e4m3 keeps its relative
-precision over a range of 2^15, so a scale of their own would gain nothing. Activations are
-quantised on the way, by row.
+A frozen weight is quantised once. Every row (an output channel) has its own scale, so the chunks of
+an input projection have their own scales too. The chunks of an output projection lie side by side
+in a row and share its scale, because a matrix product can only be scaled by row and column. e4m3
+keeps its relative precision over a range of 2^15, so scales of their own would gain nothing.
+Activations are quantised by row when they are computed.
 
 - `fp8` is e4m3 through `torch._scaled_mm` (row-wise scales, bf16 out); without a GPU the same
   rounding is emulated.
@@ -25,7 +25,7 @@ Kind = Literal["fp8", "int8"]
 LIMIT: dict[Kind, float] = {"fp8": 448.0, "int8": 127.0}
 """The largest magnitude of each kind."""
 DTYPE: dict[Kind, torch.dtype] = {"fp8": torch.float8_e4m3fn, "int8": torch.int8}
-LEAST = 1e-12
+SMALLEST_SCALE = 1e-12
 """A row of zeros still needs a scale that one can divide by."""
 
 
@@ -42,7 +42,7 @@ def quantize(x: Tensor, kind: Kind | None) -> Rows:
     if kind is None:
         return Rows(x)
     x = x.float()
-    scale = x.abs().amax(-1).clamp_min(LEAST) / LIMIT[kind]
+    scale = x.abs().amax(-1).clamp_min(SMALLEST_SCALE) / LIMIT[kind]
     x = x / scale[..., None]
     return Rows((x.round() if kind == "int8" else x).to(DTYPE[kind]), scale)
 
@@ -79,7 +79,7 @@ def _scaled(
 
 @cache
 def _takes_bias(device: torch.device) -> bool:
-    """Whether the device's library adds a bias to a product scaled by row: not every one does."""
+    """Whether the device's library can add a bias to a product that is scaled by row."""
     x = torch.ones(64, 64, device=device).to(torch.float8_e4m3fn)
     scale, bias = torch.ones(64, device=device), torch.ones(64, device=device, dtype=torch.bfloat16)
     try:

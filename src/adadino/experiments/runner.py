@@ -25,8 +25,10 @@ from typing import Any
 import torch
 
 from adadino.benchmark.cost import gflops, throughput
+from adadino.build import new_model
+from adadino.checkpoint import load
 from adadino.data.folder import PairFolder, find_pairs, fingerprint
-from adadino.engine.model import Engine, optimize
+from adadino.engine import optimize
 from adadino.errors import BackboneWarning, DataError
 from adadino.evaluation import Protocol, evaluate, same_size
 from adadino.experiments.runs import (
@@ -38,8 +40,7 @@ from adadino.experiments.runs import (
 )
 from adadino.experiments.table import COSTS, Metric, Row, Study, Table
 from adadino.files import write_atomic
-from adadino.model.adadino import AdaDINO
-from adadino.model.checkpoint import load, new_model
+from adadino.model.bscs import rank_chunks
 from adadino.model.detector import Detector
 from adadino.runtime.devices import choose_device
 from adadino.training.config import RunConfig
@@ -245,7 +246,7 @@ def _cost(metric: Metric, row: Row, setting: Setting) -> float:
                 size=size,
                 warmup=warmup,
                 measured=measured,
-                recorded=row.study.recorded and not isinstance(model, Engine),  # which does itself
+                recorded=row.study.recorded and model.precision is None,  # an engine records itself
             )
     write_atomic(path, json.dumps({metric: found}) + "\n")
     return found
@@ -253,7 +254,7 @@ def _cost(metric: Metric, row: Row, setting: Setting) -> float:
 
 def _in_bf16(model: Detector) -> Detector:
     """The fastest form of a model in bf16: AdaDINO's engine, a peer with channels last."""
-    if isinstance(model, AdaDINO):
+    if model.bscs is not None:
         return optimize(model, precision="bf16", compile=False)
     return set_up(model.to(torch.bfloat16), precision="bf16")
 
@@ -284,7 +285,6 @@ def _ranking(config: RunConfig, study: Study, setting: Setting) -> str:
     if not path.is_file():
         device = choose_device(setting.device)
         model = _trained(config, study, setting)[0].to(device)
-        assert isinstance(model, AdaDINO)  # only its rows are ranked
         dataset = PairFolder(
             config.data.root, "train", tile=config.data.tile, cache=config.data.cache
         )
@@ -298,5 +298,5 @@ def _ranking(config: RunConfig, study: Study, setting: Setting) -> str:
             )
         )
         with torch.inference_mode():
-            write_atomic(path, json.dumps(model.rank_chunks(pairs)))
+            write_atomic(path, json.dumps(rank_chunks(model, pairs)))
     return path.read_text()

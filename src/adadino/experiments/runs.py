@@ -10,13 +10,14 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from adadino import schema
+from adadino.build import kind_of
 from adadino.data.prepare.benchmarks import BENCHMARKS
 from adadino.data.synthetic import write_dataset
 from adadino.errors import DataError
 from adadino.experiments.table import Row, Table
 from adadino.files import write_atomic
-from adadino.model.checkpoint import kind_of
-from adadino.model.weights import bundled, is_hub_id
+from adadino.hub import is_hub_id
+from adadino.model.weights import bundled
 from adadino.training.config import RunConfig, load_run
 
 QUICK = (

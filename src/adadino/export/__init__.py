@@ -1,7 +1,8 @@
-"""Models that travel: one file, ONNX or `.pt2`, checked against the model it came from.
+"""Write a model as one file for other programs, ONNX or `.pt2`, checked against the model.
 
-`write` tells the story; `portable` are the model's parts without a branch on the image's size;
-`freeze` cuts the FFNs down to chosen chunks; `check` compares; `metadata` is what the file says.
+`write.py` has `export`, step by step. `portable.py` makes the model a graph that takes any image
+size, `freeze.py` cuts the FFNs down to chosen chunks, `trace.py` traces and converts, `check.py`
+compares, and `metadata.py` is what the file says about itself.
 """
 
 from adadino.export.write import Exported, ExportOptions, export

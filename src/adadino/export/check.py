@@ -1,4 +1,4 @@
-"""An exported file against the model it came from, on images neither has seen."""
+"""Compare an exported file with the model it came from, on random images."""
 
 from __future__ import annotations
 
@@ -33,13 +33,14 @@ def worst_difference(
     shapes: Iterable[tuple[int, int, int]],
 ) -> float:
     """The largest difference of a probability over random images of all the shapes."""
-    # Always the same ones: the file records the difference, and a repeated export is the same file.
+    # The same images every time: the file records the difference, and exporting twice must give the
+    # same file.
     draw, worst = np.random.default_rng(0), 0.0
     for batch, height, width in shapes:
         before, after = draw.random((2, batch, 3, height, width), np.float32)
         with torch.inference_mode():
-            logits = model(*map(torch.from_numpy, (before, after)), k=k, chunks=chunks).logits
-        expected = logits.softmax(1)[:, 1].numpy()
+            images = map(torch.from_numpy, (before, after))
+            expected = model.probability(*images, k=k, chunks=chunks).numpy()
         got = run(before, after)
         if got.shape != expected.shape or not np.isfinite(got).all():
             return float("inf")
@@ -48,10 +49,10 @@ def worst_difference(
 
 
 def refuse(path: Path, worst: float, tolerance: float, *, hint: str) -> None:
-    """Refuse a file that disagrees.
+    """Refuse a file that disagrees with its model.
 
     Raises:
-        AdaDINOError: It does.
+        AdaDINOError: The difference is above the tolerance.
     """
     if not worst <= tolerance:
         raise AdaDINOError(

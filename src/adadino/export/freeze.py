@@ -1,4 +1,4 @@
-"""FFNs cut down to chosen chunks, for good: no policy, no gather, a smaller file.
+"""Cut the FFNs down to fixed chunks: no policy, no gather, a smaller file.
 
 The mask of a frozen model no longer follows the batch. Its chunks are the ones that the
 configuration fixes, or those that the policy scores best over sample pairs.
@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from adadino.errors import ConfigError
 from adadino.model.adadino import AdaDINO
 from adadino.model.backbone import Block, FeedForward
-from adadino.model.bscs import top_chunks
+from adadino.model.bscs import top_chunks_by_block
 
 Pairs = Sequence[tuple[Tensor, Tensor]]
 
@@ -31,14 +31,14 @@ def choose_chunks(model: AdaDINO, k: int, samples: Pairs = ()) -> Tensor | None:
     Raises:
         ConfigError: The policy chooses, and there is neither a ranking nor a sample.
     """
-    bscs = model.config.bscs
+    bscs = model.bscs
     if k == bscs.chunks or bscs.selection == "off":
         return None
     if samples and bscs.selection == "learned":
         with torch.inference_mode():
             seen = [model(before, after, k=k).scores for before, after in samples]
         scores = torch.cat([score for score in seen if score is not None])  # (pairs, blocks, C)
-        return torch.stack([top_chunks(scores[:, i], k) for i in range(scores.shape[1])]).clone()
+        return top_chunks_by_block(scores, k).clone()
     fixed = model.encoder.bscs.fixed
     if fixed is None and bscs.ranking is not None:
         fixed = torch.tensor(bscs.ranking)

@@ -1,6 +1,6 @@
-"""What an exported file says of itself, as JSON values under plain names.
+"""What an exported file says about itself, as JSON values under plain names.
 
-For the six-band variant also the names that QGIS's Deepness plugin reads. Its documentation calls
+The six-band variant also has the names that QGIS's Deepness plugin reads. Its documentation calls
 the side of a tile `tiles_size`, its code reads `tile_size`: both are written. It divides bytes by
 255 and then standardises; the graph normalises by itself, so the plugin is told to leave the values
 alone.
@@ -23,7 +23,7 @@ TILE, OVERLAP = 256, 64
 DINOV3 = "code and trained parts Apache-2.0; contains backbone weights under the DINOv3 License"
 
 
-def describe(model: Detector, **facts: Any) -> dict[str, Any]:
+def metadata_of(model: Detector, **facts: Any) -> dict[str, Any]:
     """Collect the metadata of a model.
 
     Args:
@@ -52,13 +52,12 @@ def describe(model: Detector, **facts: Any) -> dict[str, Any]:
     }
 
 
-def deepness(*, tile: int, resolution: float, threshold: float = THRESHOLD) -> dict[str, Any]:
+def deepness(*, tile: int, resolution: float) -> dict[str, Any]:
     """The names Deepness reads.
 
     Args:
         tile: Side of a tile in pixels.
         resolution: Centimetres per pixel of the images the model is for.
-        threshold: Probability from which a pixel changed.
     """
     return {
         "model_type": "Segmentor",
@@ -67,7 +66,7 @@ def deepness(*, tile: int, resolution: float, threshold: float = THRESHOLD) -> d
         "tile_size": tile,
         "tiles_size": tile,
         "tiles_overlap": round(100 * OVERLAP / TILE),  # per cent
-        "seg_thresh": threshold,
+        "seg_thresh": THRESHOLD,
         "seg_small_segment": 0,
         "standardization_mean": [0.0] * 6,
         "standardization_std": [1.0] * 6,

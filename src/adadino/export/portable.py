@@ -1,13 +1,13 @@
 """The model as one graph that takes any batch, height and width.
 
-The parts of the model that ask how large an image is (`if` it must be padded, `min` of a window and
-a map) would be fixed to the size they were traced with. Here they are written without a question,
-and compute the same:
+The operations that depend on how large an image is (`model/sizes.py`: `if` it must be padded, `min`
+of a window and a map) would be fixed to the size they were traced with. Here each of them is
+written without a question, and computes the same:
 
 - Edges are repeated, and cut off again, by gathering rows and columns. That works for zero of them.
 - Antialiased resizing is a product with the matrix of its weights; no runtime has torch's kernel.
 - "Same" convolutions take the rows they need, zeros outside, instead of asking for an odd one.
-- Windows are always 16 x 16. A map that is smaller than one is filled up, and what was filled in is
+- Windows are always whole. A map that is smaller than one is filled up, and what was filled in is
   hidden from attention; at the edges of larger maps the model itself sees repeated rows.
 - A size that comes out of a division gets a name of its own (`settled`). With the division inside
   every later shape, tracing would take minutes and guess at equalities it cannot prove.
@@ -19,37 +19,28 @@ from copy import deepcopy
 from typing import Any, TypeVar, cast
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 
-from adadino.model.cpgr import WINDOW, WindowAttention
 from adadino.model.detector import Detector
-from adadino.model.lite0 import SameConv
-from adadino.model.pyramid import Neck
-from adadino.model.stream import Evidence, Stream
+from adadino.model.sizes import Sizes
 
-MOST = 1 << 16
+LARGEST_SIDE = 1 << 16
 """More rows or columns than any image has."""
-
 
 Model = TypeVar("Model", bound=Detector)
 
 
 def portable(model: Model) -> Model:
-    """A copy of a model whose parts ask no questions; it shares nothing with the model."""
+    """A copy of a model that asks no question about sizes; it shares nothing with the model."""
     copy = deepcopy(model).eval().requires_grad_(False)
-    module: nn.Module
     for module in copy.modules():
-        if type(module) in _PARTS:
-            module.__class__ = _PARTS[type(module)]
-        elif hasattr(type(module), "enlarge"):  # AdaDINO itself, or a peer on its backbone
-            whole = type(module)
-            module.__class__ = type(whole.__name__, (_Enlarging, whole), {})
+        if hasattr(module, "sizes"):
+            module.sizes = PortableSizes()  # type: ignore[assignment]  # nn.Module knows no types
     return copy
 
 
-class Pair(nn.Module):
-    """What is exported: two batches of images in, the probability of change out."""
+class PairGraph(nn.Module):
+    """The exported graph: two batches of images in, the probability of change out."""
 
     def __init__(self, model: Detector, *, k: int | None) -> None:
         super().__init__()
@@ -62,14 +53,14 @@ class Pair(nn.Module):
         first, second = (
             _repeat_edge(_repeat_edge(image, 2, rows), 3, columns) for image in (before, after)
         )
-        probability = self.model(first, second, k=self.k).logits.softmax(1)[:, 1]
+        probability = self.model.probability(first, second, k=self.k)
         return _first(_first(probability, 1, height), 2, width)
 
 
-class SixBands(nn.Module):
-    """The same for tools that feed one image: six bands in, two classes out."""
+class SixBandGraph(nn.Module):
+    """The exported graph for tools that feed one image: six bands in, two classes out."""
 
-    def __init__(self, pair: Pair) -> None:
+    def __init__(self, pair: PairGraph) -> None:
         super().__init__()
         self.pair = pair
 
@@ -79,87 +70,64 @@ class SixBands(nn.Module):
         return torch.stack((1 - changed, changed), dim=1)
 
 
-class _Enlarging(Detector):
-    def enlarge(self, images: Tensor) -> Tensor:
-        scale = self.config.scale
-        if scale == 1:
+class PortableSizes(Sizes):
+    """`Sizes` without a question; tests/test_export.py holds the two equal."""
+
+    def enlarge(self, images: Tensor, factor: int) -> Tensor:
+        """See `Sizes.enlarge`."""
+        if factor == 1:
             return images
-        return _resize(images, scale * images.shape[-2], scale * images.shape[-1], ends=True)
+        return _resize(images, factor * images.shape[-2], factor * images.shape[-1], ends=True)
 
+    def resize(self, x: Tensor, scale: float) -> Tensor:
+        """See `Sizes.resize`."""
+        if scale == 1:
+            return x
+        sides = x.shape[-2], x.shape[-1]
+        if scale > 1:
+            height, width = (int(scale) * side for side in sides)
+        else:
+            height, width = (_parts(side, round(1 / scale)) for side in sides)
+        return _resize(x.float(), height, width).to(x.dtype)
 
-class _PortableNeck(Neck):
-    def forward(self, features: Tensor) -> Tensor:
-        x = self.reduce(features)
-        if self.scale != 1:
-            sides = x.shape[-2], x.shape[-1]
-            if self.scale > 1:
-                height, width = (int(self.scale) * side for side in sides)
-            else:
-                height, width = (_parts(side, round(1 / self.scale)) for side in sides)
-            x = _resize(x.float(), height, width).to(x.dtype)
-        x = F.silu(self.norm1(x))
-        x = F.silu(self.norm2(self.local(x)))
-        return self.widen(x)
-
-
-class _PortableWindows(WindowAttention):
-    def forward(self, x: Tensor) -> Tensor:
+    def windows(self, x: Tensor, side: int) -> tuple[Tensor, Tensor | None]:
+        """See `Sizes.windows`."""
         B, C, h, w = x.shape
-        m, n = _parts(h, WINDOW), _parts(w, WINDOW)
-        height, width, cells = m * WINDOW, n * WINDOW, WINDOW * WINDOW
+        m, n = _parts(h, side), _parts(w, side)
+        height, width = m * side, n * side
         x = _repeat_edge(_repeat_edge(x, 2, height), 3, width)
-        # (B, C, m*16, n*16) -> (B*m*n, 256, C)
-        x = x.reshape(B, C, m, WINDOW, n, WINDOW).permute(0, 2, 4, 3, 5, 1)
-        x = x.reshape(B * m * n, cells, C)
-        qkv = self.qkv(x).reshape(B * m * n, cells, 3, self.heads, C // self.heads)
-        q, k, v = qkv.permute(2, 0, 3, 1, 4)  # 3 x (windows, heads, 256, C / heads)
-        seen = _seen(h, height)[:, None] & _seen(w, width)
+        seen = _seen(h, height, side)[:, None] & _seen(w, width, side)
         # Added to zeros of the batch's shape: `expand` would ask whether there is one window.
-        bias = torch.where(seen, 0.0, float("-inf")).to(x.dtype) + x.new_zeros(B, height, width)
-        bias = bias.reshape(B, m, WINDOW, n, WINDOW).permute(0, 1, 3, 2, 4)
-        bias = bias.reshape(B * m * n, 1, 1, cells)
-        x = F.scaled_dot_product_attention(q, k, v, attn_mask=bias).transpose(1, 2).flatten(2)
-        x = self.proj(x).reshape(B, m, n, WINDOW, WINDOW, C).permute(0, 5, 1, 3, 2, 4)
-        return _first(_first(x.reshape(B, C, height, width), 2, h), 3, w)
+        mask = torch.where(seen, 0.0, float("-inf")).to(x.dtype) + x.new_zeros(B, height, width)
+        mask = mask.reshape(B, m, side, n, side).permute(0, 1, 3, 2, 4)
+        # (B, C, m*s, n*s) -> (B, C, m, s, n, s) -> (B, m, n, s, s, C)
+        windows = x.reshape(B, C, m, side, n, side).permute(0, 2, 4, 3, 5, 1)
+        return windows, mask.reshape(B * m * n, 1, 1, side * side)
 
+    def crop(self, x: Tensor, height: int, width: int) -> Tensor:
+        """See `Sizes.crop`."""
+        return _first(_first(x, 2, height), 3, width)
 
-class _PortableStream(Stream):
-    def forward(self, images: Tensor) -> Evidence:
-        # The model hands on float32 images; half-precision convolutions want their own type.
-        return super().forward(images.to(next(self.parameters()).dtype))
-
-    def join(self, evidence: Evidence, differences: list[Tensor]) -> list[Tensor]:
-        # Both are half the tokens, rounded up; cutting one to the other says so.
-        levels = [
-            _first(_first(level, 2, d.shape[-2]), 3, d.shape[-1])
-            for level, d in zip(evidence.levels, differences, strict=False)
-        ]
-        return super().join(evidence._replace(levels=levels), differences)
-
-
-class _PortableSame(SameConv):
-    def forward(self, x: Tensor) -> Tensor:
-        # Odd kernels: a stride of one pads both sides alike; a stride of two has one row less
-        # before the first of an even number.
-        if self.stride == (1, 1):
-            around = (self.kernel_size[0] // 2, self.kernel_size[1] // 2)
-            return F.conv2d(x, self.weight, self.bias, 1, around, 1, self.groups)
-        for dim, kernel in zip((2, 3), self.kernel_size, strict=True):
+    def pad_same(
+        self, x: Tensor, kernel: tuple[int, ...], stride: tuple[int, ...]
+    ) -> tuple[Tensor, tuple[int, int]]:
+        """See `Sizes.pad_same`; kernels are odd, strides one or two."""
+        # A stride of one pads both sides alike; a stride of two has one row less before the first
+        # of an even number.
+        if stride == (1, 1):
+            return x, (kernel[0] // 2, kernel[1] // 2)
+        for dim, size in zip((2, 3), kernel, strict=True):
             side = x.shape[dim]
-            rows = 2 * _parts(side, 2) - 2 + kernel
-            places = torch.arange(rows, device=x.device) + (1 - side % 2) - kernel // 2
+            rows = 2 * _parts(side, 2) - 2 + size
+            places = torch.arange(rows, device=x.device) + (1 - side % 2) - size // 2
             inside = ((places >= 0) & (places < side)).to(x.dtype)
             x = x.index_select(dim, places.clamp(min=0).clamp(max=side - 1))
             x = x * (inside[:, None] if dim == 2 else inside)
-        return F.conv2d(x, self.weight, self.bias, 2, 0, 1, self.groups)
+        return x, (0, 0)
 
-
-_PARTS: dict[type[nn.Module], type[nn.Module]] = {
-    Neck: _PortableNeck,
-    WindowAttention: _PortableWindows,
-    Stream: _PortableStream,
-    SameConv: _PortableSame,
-}
+    def match(self, x: Tensor, other: Tensor) -> Tensor:
+        """See `Sizes.match`; the graph cannot know that both are half the tokens, rounded up."""
+        return self.crop(x, other.shape[-2], other.shape[-1])
 
 
 def _parts(size: int, part: int) -> int:
@@ -173,7 +141,7 @@ def settled(size: int | torch.SymInt) -> Any:
         return size
     own: Any = torch.scalar_tensor(cast(int, size), dtype=torch.int64).item()
     torch._check(own >= 1)
-    torch._check(own <= MOST)
+    torch._check(own <= LARGEST_SIDE)
     return own
 
 
@@ -187,9 +155,9 @@ def _first(x: Tensor, dim: int, size: int) -> Tensor:
     return x.index_select(dim, torch.arange(size, device=x.device))
 
 
-def _seen(size: int, filled: int) -> Tensor:
+def _seen(size: int, filled: int, window: int) -> Tensor:
     """Which of the filled-up rows attention may see: all, unless the map is less than a window."""
-    return torch.arange(filled) < size + size // WINDOW * WINDOW
+    return torch.arange(filled) < size + size // window * window
 
 
 def _resize(x: Tensor, height: int, width: int, *, ends: bool = False) -> Tensor:
@@ -202,8 +170,8 @@ def _resize(x: Tensor, height: int, width: int, *, ends: bool = False) -> Tensor
 def _weights(size: int, wanted: int, *, ends: bool) -> Tensor:
     """What each old pixel gives to each new one (wanted, size): a triangle, as wide as a pixel.
 
-    With `ends` the step is that of aligned corners, but the pixels are centred as without. So torch
-    does it when it antialiases, and so the model was trained.
+    With `ends` the step is that of aligned corners, but the pixels are centred as without: torch
+    computes it so when it antialiases, and the model was trained with that.
     """
     old, new = (torch.scalar_tensor(n, dtype=torch.float32) for n in (size, wanted))
     step = (old - 1) / (new - 1) if ends else old / new

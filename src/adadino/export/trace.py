@@ -18,8 +18,8 @@ from adadino.errors import AdaDINOError
 if TYPE_CHECKING:
     from onnx import ModelProto
 
-LEAST, MOST, MOST_PAIRS = 2, 1 << 14, 1 << 10
-"""Sides and batches the graph takes."""
+SMALLEST_SIDE, LARGEST_SIDE, LARGEST_BATCH = 2, 1 << 14, 1 << 10
+"""Sides and batches that the graph takes."""
 
 
 def trace(module: nn.Module, names: tuple[str, ...], example: Tensor, *, fixed: bool) -> Any:
@@ -27,15 +27,18 @@ def trace(module: nn.Module, names: tuple[str, ...], example: Tensor, *, fixed: 
 
     Args:
         module: The module; its arguments have the given names.
-        names: Of its inputs, which all have the example's shape.
+        names: Names of its inputs, which all have the example's shape.
         example: An input (B, C, H, W).
         fixed: Take this shape only; else any batch, height and width.
 
     Raises:
         AdaDINOError: Torch cannot trace it.
     """
-    dims = {0: Dim("batch", min=1, max=MOST_PAIRS)}
-    dims |= {2: Dim("height", min=LEAST, max=MOST), 3: Dim("width", min=LEAST, max=MOST)}
+    dims = {0: Dim("batch", min=1, max=LARGEST_BATCH)}
+    dims |= {
+        2: Dim("height", min=SMALLEST_SIDE, max=LARGEST_SIDE),
+        3: Dim("width", min=SMALLEST_SIDE, max=LARGEST_SIDE),
+    }
     inputs = tuple(torch.rand_like(example) for _ in names)
     with torch.no_grad(), _tracing(fixed=fixed):
         try:
@@ -97,7 +100,7 @@ def to_onnx(
 
 @contextmanager
 def _tracing(*, fixed: bool) -> Iterator[None]:
-    """Torch's settings for graphs whose sizes are unknown; its remarks on itself are left out."""
+    """Torch's settings for graphs whose sizes are unknown; its own messages are silenced."""
     import torch._dynamo.config as dynamo
     import torch.fx.experimental._config as shapes
 
@@ -105,11 +108,11 @@ def _tracing(*, fixed: bool) -> Iterator[None]:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", FutureWarning)
         warnings.simplefilter("ignore", DeprecationWarning)
-        logging.disable(logging.ERROR)  # that torchvision is missing, which nothing here needs
+        logging.disable(logging.ERROR)  # torch complains that torchvision is missing
         try:
             # The cache compares unknown sizes, which takes longer than what it saves.
             with (
-                redirect_stderr(io.StringIO()),  # where it fails, torch prints the whole graph
+                redirect_stderr(io.StringIO()),  # on failure torch prints the whole graph
                 shapes.patch(backed_size_oblivious=True),  # type: ignore[attr-defined]
                 dynamo.patch(fake_tensor_cache_enabled=fixed),
             ):
@@ -126,9 +129,9 @@ def _sizes(program: ExportedProgram) -> Iterator[Any]:
 
 
 def _thin(program: ExportedProgram) -> None:
-    """Take out what tracing leaves behind: hundreds of checks, and lines of source code.
+    """Remove what tracing leaves behind: hundreds of checks, and lines of source code.
 
-    The checks are of one size against another. They hold by how the graph was written, and the
+    The checks compare one size with another. They hold by how the graph was written, and the
     finished file is compared with the model.
     """
     graph = program.graph_module.graph

@@ -1,4 +1,4 @@
-"""`export`: a model in; one checked file out, or an error and no file."""
+"""`export`: write a model as one checked file, or raise an error and leave no file."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from torch.export import ExportedProgram
 from adadino.errors import AdaDINOError, ConfigError, WriteError
 from adadino.export.check import SHAPES, TOLERANCE, Float, Run, refuse, worst_difference
 from adadino.export.freeze import Pairs, choose_chunks, freeze_chunks
-from adadino.export.metadata import TILE, as_text, deepness, describe
-from adadino.export.portable import Pair, SixBands, portable
+from adadino.export.metadata import TILE, as_text, deepness, metadata_of
+from adadino.export.portable import PairGraph, SixBandGraph, portable
 from adadino.export.trace import to_onnx, trace
 from adadino.files import atomic, sole_writer
 from adadino.model.adadino import AdaDINO
 from adadino.model.detector import Detector
 
 SUFFIXES = (".onnx", ".pt2")
-ONNX_MOST = 2**31 - 2**20
+LARGEST_ONNX = 2**31 - 2**20
 """Bytes of the largest ONNX file; it is one protocol buffer."""
 
 
@@ -104,27 +104,27 @@ def export(
     copy = portable(model)
     k = ran = chunks = None  # a peer has no chunks to choose from
     if isinstance(model, AdaDINO) and isinstance(copy, AdaDINO):
-        k = ran = model.config.bscs.k if options.k is None else options.k
+        k = ran = model.bscs.k if options.k is None else options.k
         if options.selection == "static":
             chunks = choose_chunks(model, k, samples)
             ran = k if chunks is None else freeze_chunks(copy, chunks)
-    pair = Pair(copy.half() if options.half else copy, k=ran).eval()
+    pair = PairGraph(copy.half() if options.half else copy, k=ran).eval()
 
     tolerance = TOLERANCE[options.precision]
-    metadata = describe(
+    size = options.size or (TILE if options.deepness else None)
+    metadata = metadata_of(
         model,
         k=k,
         chunks=None if k is None else model.config.bscs.chunks,
         selection=None if k is None else options.selection,
         precision=options.precision,
-        size=options.size,
+        size=size,
         tolerance=tolerance,
+        kept_chunks=None if chunks is None else chunks.tolist(),
     )
-    metadata |= {"kept_chunks": None if chunks is None else chunks.tolist()}
-    size = options.size
     if options.deepness:
-        size = size or TILE
-        metadata |= {"size": size, **deepness(tile=size, resolution=options.resolution)}
+        assert size is not None
+        metadata |= deepness(tile=size, resolution=options.resolution)
     shapes = SHAPES if size is None else ((1, size, size),) * 2
     write = _write_onnx if path.suffix == ".onnx" else _write_pt2
 
@@ -141,7 +141,7 @@ def export(
 
 
 def _check(model: Detector, path: Path, options: ExportOptions, *, overwrite: bool) -> None:
-    if not isinstance(model, AdaDINO) and (options.k is not None or options.selection == "static"):
+    if model.bscs is None and (options.k is not None or options.selection == "static"):
         raise ConfigError(
             f"{model.config.peer} has no FFN chunks to choose: leave k and selection out."
         )
@@ -157,7 +157,7 @@ def _check(model: Detector, path: Path, options: ExportOptions, *, overwrite: bo
 
 
 def _on_cpu(model: Detector) -> Detector:
-    """The model in float32 on the CPU, not training: itself if it is there, else a copy."""
+    """The model in float32 on the CPU, in eval mode: itself if it is that already, else a copy."""
     weight = next(model.parameters())
     if weight.device.type == "cpu" and weight.dtype == torch.float32 and not model.training:
         return model
@@ -176,7 +176,7 @@ def _hint(options: ExportOptions) -> str:
 
 
 def _example(module: nn.Module, size: int | None, channels: int = 3) -> Tensor:
-    """An input to trace with: where sizes are free, ones that have nothing in common."""
+    """An input to trace with; where sizes are free, they have no common factor."""
     if size is not None:
         return torch.rand(1, channels, size, size)
     stride = int(getattr(module, "stride"))  # noqa: B009  # nn.Module's attributes are untyped
@@ -187,7 +187,7 @@ Compare = Callable[[Run], dict[str, Any]]
 
 
 def _write_pt2(
-    part: Path, pair: Pair, options: ExportOptions, size: int | None, compared: Compare
+    part: Path, pair: PairGraph, _: ExportOptions, size: int | None, compared: Compare
 ) -> dict[str, Any]:
     program = trace(pair, ("before", "after"), _example(pair, size), fixed=size is not None)
     torch.export.save(program, part)
@@ -204,7 +204,7 @@ def _write_pt2(
 
 
 def _write_onnx(
-    part: Path, pair: Pair, options: ExportOptions, size: int | None, compared: Compare
+    part: Path, pair: PairGraph, options: ExportOptions, size: int | None, compared: Compare
 ) -> dict[str, Any]:
     from adadino.runtime.exported import open_session, run_pair
 
@@ -212,11 +212,11 @@ def _write_onnx(
     module: nn.Module = pair
     output = "probability"
     if options.deepness:
-        names, module, output = ("image",), SixBands(pair), "classes"
+        names, module, output = ("image",), SixBandGraph(pair), "classes"
     example = _example(pair, size, 6 if options.deepness else 3)
     program: ExportedProgram = trace(module, names, example, fixed=size is not None)
     proto = to_onnx(program, names=names, output=output, opset=options.opset)
-    if proto.ByteSize() > ONNX_MOST:
+    if proto.ByteSize() > LARGEST_ONNX:
         raise AdaDINOError(
             f"the model takes {proto.ByteSize() / 1e9:.1f} GB, more than one ONNX file holds; "
             "export with --half, with --selection static, or to .pt2."

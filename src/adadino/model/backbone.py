@@ -1,12 +1,13 @@
 """The frozen DINOv3 vision transformer: patch embedding, axial RoPE, attention, FFN, block.
 
-Eq. 1 of the paper. Equal to transformers' `DINOv3ViTModel` block by block (tests/model). It is
+The E and B^l of Eq. 1. Equal to transformers' `DINOv3ViTModel` block by block (tests/model). It is
 written out here because CGLA sits between the blocks and BSCS inside them.
 
 - One fused QKV projection; keys have no bias, so the bias is kept as its query and value parts.
 - RoPE turns patch tokens only; class and register tokens get the angle zero, so that no tensor is
   taken apart and put together again.
-- The FFN accepts a `Selection` of chunks: gathered into a compact dense FFN, or as weights of all.
+- The FFN takes a `Selection` of chunks: gathered into a compact dense FFN, or as weights of all.
+- Folded for inference in `engine/block.py`; tests/engine/test_engine.py holds the two equal.
 - Frozen means frozen: parameters without gradients, and `train()` leaves the backbone in eval mode.
 """
 
@@ -20,6 +21,12 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from adadino.config import BackboneConfig
+
+
+def cut_patches(images: Tensor, side: int) -> Tensor:
+    """Images (B, 3, h p, w p) -> patches (B, hw, 3 p p), the input of the patch embedding."""
+    cells = images.unflatten(3, (-1, side)).unflatten(2, (-1, side))  # (B, 3, h, p, w, p)
+    return cells.permute(0, 2, 4, 1, 3, 5).flatten(3).flatten(1, 2)
 
 
 def rope_tables(
@@ -59,7 +66,8 @@ def rope_tables(
 def rotate(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
     """Turn queries or keys (B, N, heads, head_dim) by their tokens' places."""
     first, second = x.chunk(2, dim=-1)
-    # The minus of a turn on the table, which is small, not in a pass over half of every head.
+    # x: [first, second]; turned: x cos + [-second, first] sin. The minus is taken on the table of
+    # sines, which is small, not on the tokens.
     low, high = sin.chunk(2, dim=-1)
     return x * cos + torch.cat((second, first), dim=-1) * torch.cat((-low, high), dim=-1)
 
@@ -75,13 +83,17 @@ class Attention(nn.Module):
         self.v_bias = nn.Parameter(torch.zeros(dim)) if qkv_bias else None
         self.proj = nn.Linear(dim, dim)
 
+    @property
+    def qkv_bias(self) -> Tensor | None:
+        """The bias of the fused projection (3D,): none for the keys."""
+        if self.q_bias is None or self.v_bias is None:
+            return None
+        return torch.cat((self.q_bias, torch.zeros_like(self.q_bias), self.v_bias))
+
     def forward(self, x: Tensor, rope: tuple[Tensor, Tensor]) -> Tensor:
         """Attend over all tokens (B, N, D)."""
         B, N, D = x.shape
-        bias = None
-        if self.q_bias is not None and self.v_bias is not None:
-            bias = torch.cat((self.q_bias, torch.zeros_like(self.q_bias), self.v_bias))
-        qkv = F.linear(x, self.qkv.weight, bias)
+        qkv = F.linear(x, self.qkv.weight, self.qkv_bias)
         # (B, N, 3 D) -> 3 x (B, N, heads, D / heads). Tokens stay outermost in memory, the order in
         # which attention kernels write their result, so that no tensor is copied to be turned over.
         q, k, v = qkv.view(B, N, 3, self.heads, D // self.heads).unbind(2)
@@ -100,7 +112,7 @@ class Selection(NamedTuple):
     keep: Tensor | None = None
     """(k,) chunks to gather into a compact dense FFN; the others are skipped."""
     gate: Tensor | None = None
-    """(C,) weights of all chunks: Eq. 12, the training path."""
+    """(C,) weights of all chunks: the mask of Eq. 12, in training."""
 
 
 class FeedForward(nn.Module):
@@ -128,8 +140,8 @@ class FeedForward(nn.Module):
             weight = self.down.weight.unflatten(1, (-1, size)).index_select(1, keep).flatten(1)
             return F.linear(hidden, weight, self.down.bias)
         if chosen is not None and chosen.gate is not None:
-            # On the weight, not on the tokens: the same product, and a pass over D x 4D numbers
-            # instead of several over all tokens, forward and backward.
+            # Eq. 12. The mask multiplies the weight, not the tokens: the same product, and a pass
+            # over D x 4D numbers instead of several over all tokens, forward and backward.
             weight = self.down.weight * chosen.gate.to(hidden.dtype).repeat_interleave(size)
             return F.linear(hidden, weight, self.down.bias)
         return self.down(hidden)
@@ -201,12 +213,20 @@ class Backbone(nn.Module):
     def embed(self, image: Tensor) -> Tensor:
         """Turn a normalised image (B, 3, H, W) into tokens (B, prefix + hw, D)."""
         # As the matrix product it is: cuDNN runs this convolution outside the tensor cores in bf16.
-        p = self.config.patch
-        cells = image.unflatten(3, (-1, p)).unflatten(2, (-1, p))  # (B, 3, h, p, w, p)
-        cells = cells.permute(0, 2, 4, 1, 3, 5).flatten(3).flatten(1, 2)  # (B, hw, 3 p p)
+        cells = cut_patches(image, self.config.patch)
         patches = F.linear(cells, self.patch_embed.weight.flatten(1), self.patch_embed.bias)
         prefix = torch.cat((self.cls_token, self.registers), dim=1)
         return torch.cat((prefix.expand(image.shape[0], -1, -1), patches), dim=1)
+
+    def grid(self, images: Tensor) -> tuple[int, int]:
+        """Rows and columns of the patches of images (B, 3, H, W)."""
+        patch = self.config.patch
+        return images.shape[-2] // patch, images.shape[-1] // patch
+
+    def to_map(self, x: Tensor, grid: tuple[int, int]) -> Tensor:
+        """Tokens (B, prefix + hw, D) -> a map (B, D, h, w), through the final LayerNorm."""
+        patches = self.norm(x[:, self.config.prefix :])
+        return patches.transpose(1, 2).unflatten(2, grid)
 
     def rope(self, height: int, width: int) -> tuple[Tensor, Tensor]:
         """Rotary tables for a grid of patches, on the backbone's device."""
@@ -226,8 +246,7 @@ class Backbone(nn.Module):
         The pair-aware path is `encoder.py`; this one is what DINOv3 itself computes.
         """
         x = self.embed(image)
-        patch = self.config.patch
-        rope = self.rope(image.shape[-2] // patch, image.shape[-1] // patch)
+        rope = self.rope(*self.grid(image))
         outputs = []
         for block in self.blocks:
             x = block(x, rope)

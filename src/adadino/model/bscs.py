@@ -11,25 +11,35 @@ score are executed: as a compact dense FFN at inference, as a straight-through m
 - The straight-through mask is written `hard + (p - sg(p))`, not Eq. 11's `sg(hard - p) + p`: the
   same value and gradient, but exactly k-hot in floating point.
 - The paper's "Bottom-6" and "Static Top-6" fix their masks from the training set's mean scores;
-  here both read one `ranking` (best first), and "Random-6" draws its own from a seed.
+  here both read one `ranking` (best first), which `rank_chunks` makes. "Random-6" keeps a fixed
+  random subset, and the paper does not say which: ours is drawn with `bscs.seed`, so that runs with
+  other training seeds keep the same chunks.
+- Mirrored for inference in `engine/encoder.py`; tests/engine/test_engine.py holds the two equal.
 """
 
 from __future__ import annotations
 
 import random
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
 from adadino.config import Config
+from adadino.errors import ConfigError
 from adadino.model.backbone import Selection
+
+if TYPE_CHECKING:
+    from adadino.model.detector import Detector
 
 
 def pool_pair(before: Tensor, after: Tensor, *, order_invariant: bool = False) -> Tensor:
-    """Eq. 8: mean of each date, mean absolute difference, mean product: (B, hw, D) -> (B, 4D).
+    """PoolPair of Eq. 8: mean of each date, of their absolute difference, of their product.
 
-    The tokens come without the prefix ones. Order-invariant, the midpoint stands for each date.
+    Patch tokens of both dates (B, hw, D) -> (B, 4D). Order-invariant, their midpoint stands for
+    each date.
     """
     before, after = before.float(), after.float()
     first, second = before.mean(1), after.mean(1)
@@ -40,15 +50,23 @@ def pool_pair(before: Tensor, after: Tensor, *, order_invariant: bool = False) -
 
 
 def straight_through(scores: Tensor, k: int, temperature: float = 1.0) -> Tensor:
-    """Eq. 9-11: scores (B, C) -> one mask (C,), k-hot in value, sigmoid in gradient."""
-    probability = torch.sigmoid(scores.mean(0) / temperature)
+    """Scores (B, C) -> one mask (C,), k-hot in value, sigmoid in gradient."""
+    probability = torch.sigmoid(scores.mean(0) / temperature)  # Eq. 9
     hard = torch.zeros_like(probability).scatter(0, top_chunks(scores, k), 1.0)
-    return hard + (probability - probability.detach())
+    return hard + (probability - probability.detach())  # Eq. 11
 
 
 def top_chunks(scores: Tensor, k: int) -> Tensor:
-    """Indices (k,) of the best chunks of the batch's mean score, in ascending order."""
+    """Eq. 10: indices (k,) of the best chunks of the batch's mean score, in ascending order.
+
+    The sigmoid of Eq. 9 keeps the order, so the scores themselves are compared.
+    """
     return scores.mean(0).topk(k).indices.sort().values
+
+
+def top_chunks_by_block(scores: Tensor, k: int) -> Tensor:
+    """`top_chunks` of every block: scores (B, blocks, C) of a sample -> chunks (blocks, k)."""
+    return torch.stack([top_chunks(block, k) for block in scores.unbind(1)])
 
 
 class Policy(nn.Module):
@@ -63,7 +81,7 @@ class Policy(nn.Module):
         self.fc2 = nn.Linear(hidden, chunks)
 
     def forward(self, before: Tensor, after: Tensor) -> Tensor:
-        """Score the chunks from patch tokens of both dates (B, hw, D) -> (B, C)."""
+        """Eq. 8: score the chunks from patch tokens of both dates (B, hw, D) -> (B, C)."""
         pooled = pool_pair(before, after, order_invariant=self.order_invariant)
         pooled = pooled.to(self.fc1.weight.dtype)
         return self.fc2(F.gelu(self.fc1(pooled))).float()
@@ -131,3 +149,36 @@ class ChunkSelector(nn.Module):
         if self.training:
             return Selection(self.size, gate=straight_through(scores, k, self.config.temperature))
         return Selection(self.size, keep=top_chunks(scores, k))
+
+
+@torch.inference_mode()
+def rank_chunks(
+    model: Detector, pairs: Iterable[tuple[Tensor, Tensor]]
+) -> tuple[tuple[int, ...], ...]:
+    """Order the FFN chunks of every block by the policy's mean score over many pairs.
+
+    The result is what `bscs.ranking` wants for the static and bottom selections.
+
+    Args:
+        model: A model with a trained policy.
+        pairs: Batches of first and second dates, as the model takes them.
+    """
+    total, count, training = torch.zeros(()), 0, model.training
+    model.eval()
+    try:
+        for before, after in pairs:
+            scores = model(before, after).scores
+            if scores is None:
+                bscs = model.config.bscs
+                raise ConfigError(
+                    f"a ranking needs the learned policy at k below {bscs.chunks}; this model has "
+                    f"selection={bscs.selection}, k={bscs.k}."
+                )
+            total = total + scores.cpu().double().sum(0)  # MPS has no float64
+            count += len(scores)
+    finally:
+        model.train(training)
+    if not count:
+        raise ConfigError("a ranking needs at least one pair; give some of the training set.")
+    order = (total / count).argsort(dim=1, descending=True, stable=True)
+    return tuple(tuple(row) for row in order.tolist())

@@ -1,13 +1,17 @@
 """Change-aware gated local adaptation: the pair-aware residual after a frozen block. Eq. 2-7.
 
 CGLA reads the patch tokens of both dates, derives a context from their relation, and writes back a
-temporal residual with opposite signs: what it adds to the difference of the dates it takes from
-neither their midpoint. Prefix tokens pass through untouched.
+temporal residual with opposite signs. The residual widens the difference of the dates and leaves
+their midpoint where it was. Prefix tokens pass through untouched.
 
-Readings the paper leaves open, fixed by its parameter count (4,484,610 for D = 1024):
-convolutions in front of a GroupNorm have no bias, nor has f_loc's depthwise one; the LayerNorm
-before CGLA has no parameters of its own; gamma_self starts at zero, so CGLA starts as a purely
-antisymmetric update.
+The paper leaves the following open. Its parameter count (4,484,610 for D = 1024) fixes the first
+reading and fits the second, which is our choice:
+
+- Convolutions in front of a GroupNorm have no bias, nor has f_loc's depthwise one.
+- The LayerNorm before CGLA has no parameters. A norm with frozen parameters, such as the
+  backbone's, would give the same count.
+
+gamma_self starts at zero, so CGLA starts as a purely antisymmetric update.
 
 `order_invariant` goes beyond the paper, which loses 0.14 F1 when the dates are swapped: both
 appearance slots of z hold the midpoint, so the context no longer knows which date came first, and
@@ -17,11 +21,13 @@ nothing else. The parameters are the same.
 The pair-blind ablation feeds each date its own features twice, z_i = [F_i, F_i, 0, F_i * F_i]: the
 same parameters, and no path from one date to the other. Opposite signs would tell the dates apart,
 so its residual enters both with a plus; its responses are the mean of the two dates'.
+
+Mirrored on tokens in `engine/adapter.py`; tests/engine/test_engine.py holds the two equal.
 """
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple, cast
 
 import torch
 import torch.nn.functional as F
@@ -40,6 +46,25 @@ class Responses(NamedTuple):
     """q_loc, the channel mean of the joint gate."""
     delta: Tensor
     """q_delta, the channel mean of the gated temporal update."""
+
+
+class Layers(NamedTuple):
+    """CGLA's layers by name, for whoever computes with their weights in another way.
+
+    The modules themselves are numbered (`f_delta.3.weight`): checkpoints have those names.
+    """
+
+    relation: nn.Conv2d
+    relation_norm: nn.GroupNorm
+    context: nn.Conv2d
+    context_norm: nn.GroupNorm
+    delta_in: nn.Conv2d
+    delta_in_norm: nn.GroupNorm
+    delta_local: nn.Conv2d
+    delta_local_norm: nn.GroupNorm
+    delta_out: nn.Conv2d
+    local: nn.Conv2d
+    local_out: nn.Conv2d
 
 
 class CGLA(nn.Module):
@@ -82,6 +107,14 @@ class CGLA(nn.Module):
         self.gamma_self = nn.Parameter(torch.zeros(dim))
         self.eta = nn.Parameter(torch.tensor(config.eta))
 
+    @property
+    def layers(self) -> Layers:
+        """The layers that have weights, by name."""
+        chains = self.f_rel, self.f_ctx, self.f_delta, self.f_loc
+        has_weights = nn.Conv2d, nn.GroupNorm
+        layers = [layer for chain in chains for layer in chain if isinstance(layer, has_weights)]
+        return Layers(*cast(Any, layers))
+
     def forward(self, x: Tensor, grid: tuple[int, int]) -> tuple[Tensor, Responses]:
         """Adapt the tokens of a batch of pairs.
 
@@ -96,16 +129,19 @@ class CGLA(nn.Module):
         patches = F.layer_norm(x[:, prefix:], x.shape[-1:]).to(x.dtype)  # autocast gives float32
         features = patches.transpose(1, 2).unflatten(2, grid)  # (2B, hw, D) -> (2B, D, h, w)
 
-        context = self.f_ctx(self.f_rel(self.relation(features)))  # (B, H, h, w)
-        gate_spatial = torch.sigmoid(self.w_spatial(context))  # (B, 1, h, w)
+        context = self.f_ctx(self.f_rel(self.relation(features)))  # Eq. 2: (B, H, h, w)
+        # Eq. 3: the gates (B, 1, h, w) and (B, D, 1, 1), and their product (B, D, h, w).
+        gate_spatial = torch.sigmoid(self.w_spatial(context))
         gate_channel = torch.sigmoid(self.w_channel(context.mean((2, 3), keepdim=True)))
-        gate = gate_channel * gate_spatial  # (B, D, h, w)
-        d = gate * self.f_delta(context)
+        gate = gate_channel * gate_spatial
+        d = gate * self.f_delta(context)  # Eq. 4
         if self.order_invariant:
             before, after = split_dates(features)
             d = d * torch.tanh(before - after)
+        local = self.f_loc(features)  # Eq. 5: each date on its own
 
-        residual = self.to_both(gate) * _channels(self.gamma_self) * self.f_loc(features)
+        # Eq. 6. gamma_delta d is the Delta of Eq. 4.
+        residual = self.to_both(gate) * _channels(self.gamma_self) * local
         if self.delta != "none":
             residual = residual + self.to_both(d * _channels(self.gamma_delta), signed=True)
         update = (self.eta * residual).flatten(2).transpose(1, 2)  # (2B, D, h, w) -> (2B, hw, D)

@@ -3,11 +3,12 @@
 P5 predicts from the coarsest difference alone. Each stage r = 4, 3, 2 then fuses the upsampled
 coarser features with D_r under a guidance made of two parts: what the coarser prediction says of
 each place (probability, uncertainty, boundary), and what CGLA saw there while encoding. Both are
-detached: the guidance learns to read them, it does not shape them.
+detached: the guidance learns from them, and no gradient flows back into them.
 
-The paper fixes the guidance, the width and two totals: 9.41M parameters with the refiner, and
-1278.66 GFLOPs for the model without CGLA and prior. It does not say how guidance "modulates feature
-routing and fusion", nor what a stage is made of. Ours, which meets both totals (tests/model):
+The interior of the decoder is ours. The paper fixes the guidance, the width and two totals: 9.41M
+parameters with the refiner, and 1278.66 GFLOPs for the model without CGLA and prior. It does not
+say how guidance "modulates feature routing and fusion", nor what a stage is made of. We chose parts
+that meet both totals (tests/model); other decoders would meet them too:
 
 - G_r has 2 x width channels. One half shifts the gate that routes coarser features into the stage,
   the other scales the fusion.
@@ -26,6 +27,7 @@ from torch import Tensor, nn
 
 from adadino.config import Config
 from adadino.model.cgla import Responses
+from adadino.model.sizes import Sizes
 
 WINDOW = 16
 
@@ -41,6 +43,8 @@ class ChannelNorm(nn.LayerNorm):
 class WindowAttention(nn.Module):
     """Self-attention inside windows of a map; a map that fits one window is attended as a whole."""
 
+    sizes = Sizes()
+
     def __init__(self, width: int, heads: int) -> None:
         super().__init__()
         self.heads = heads
@@ -49,21 +53,14 @@ class WindowAttention(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """(B, C, h, w) -> the same."""
-        B, C, h, w = x.shape
-        sides = min(WINDOW, h), min(WINDOW, w)
-        # Whole windows by repeating the edge: what is added resembles what is there, so no mask.
-        bottom, right = -h % sides[0], -w % sides[1]
-        if bottom or right:
-            x = F.pad(x, (0, right, 0, bottom), mode="replicate")
-        # (B, C, m*s, n*t) -> (B*m*n, s*t, C)
-        x = x.unflatten(3, (-1, sides[1])).unflatten(2, (-1, sides[0]))
-        m, n = x.shape[2], x.shape[4]
-        x = x.permute(0, 2, 4, 3, 5, 1).reshape(B * m * n, sides[0] * sides[1], C)
-        qkv = self.qkv(x).unflatten(-1, (3, self.heads, -1))
+        height, width = x.shape[-2:]
+        windows, mask = self.sizes.windows(x, WINDOW)
+        B, m, n, s, t, C = windows.shape
+        qkv = self.qkv(windows.reshape(B * m * n, s * t, C)).unflatten(-1, (3, self.heads, -1))
         q, k, v = qkv.permute(2, 0, 3, 1, 4)  # 3 x (windows, heads, s*t, C / heads)
-        x = F.scaled_dot_product_attention(q, k, v).transpose(1, 2).flatten(2)
-        x = self.proj(x).view(B, m, n, *sides, C).permute(0, 5, 1, 3, 2, 4)
-        return x.reshape(B, C, h + bottom, w + right)[..., :h, :w]
+        x = F.scaled_dot_product_attention(q, k, v, attn_mask=mask).transpose(1, 2).flatten(2)
+        x = self.proj(x).view(B, m, n, s, t, C).permute(0, 5, 1, 3, 2, 4)  # (B, C, m, s, n, t)
+        return self.sizes.crop(x.reshape(B, C, m * s, n * t), height, width)
 
 
 class ChannelAttention(nn.Module):
@@ -82,7 +79,7 @@ class ChannelAttention(nn.Module):
         h, w = x.shape[-2:]
         qkv = self.local(self.qkv(x)).unflatten(1, (3, self.heads, -1)).flatten(4)
         q, k, v = qkv.unbind(1)  # 3 x (B, heads, C / heads, hw)
-        # Unit length in float32: a sum over thousands of positions.
+        # Unit length in float32, because it takes a sum over thousands of positions.
         q, k = (F.normalize(t.float(), dim=-1).to(v.dtype) for t in (q, k))
         weights = ((q @ k.transpose(-2, -1)).float() * self.temperature).softmax(-1)
         return self.proj((weights.to(v.dtype) @ v).flatten(1, 2).unflatten(2, (h, w)))
@@ -116,7 +113,7 @@ class Residual(nn.Module):
         return x + self.layer(self.norm(x))
 
 
-class Block(nn.Sequential):
+class AttentionBlock(nn.Sequential):
     """Attention in windows, then between channels, each followed by an FFN."""
 
     def __init__(self, width: int, *, channel_attention: bool) -> None:
@@ -127,7 +124,7 @@ class Block(nn.Sequential):
         super().__init__(*(Residual(width, layer) for layer in layers))
 
 
-def describe(p: Tensor) -> Tensor:
+def psi(p: Tensor) -> Tensor:
     """Psi of Eq. 15: probability, uncertainty 4p(1-p) and boundary |Laplacian p| (B, 3, h, w)."""
     ring = F.pad(p, (1, 1, 1, 1), mode="replicate")
     around = ring[..., 2:, 1:-1] + ring[..., :-2, 1:-1] + ring[..., 1:-1, 2:] + ring[..., 1:-1, :-2]
@@ -135,7 +132,7 @@ def describe(p: Tensor) -> Tensor:
 
 
 class Guidance(nn.Module):
-    """Eq. 14 and 15: the coarser prediction and CGLA's responses, as channels."""
+    """What guides a stage: the coarser prediction and CGLA's responses, as channels."""
 
     def __init__(self, width: int, *, priors: int, alpha_pred: float, alpha_prior: float) -> None:
         super().__init__()
@@ -158,7 +155,7 @@ class Guidance(nn.Module):
             self.alpha_prior = nn.Parameter(torch.tensor(alpha_prior))
 
     def forward(self, coarser: Tensor, prior: Tensor | None, size: tuple[int, int]) -> Tensor:
-        """Guide a stage of the given size.
+        """G_r for a stage of the given size.
 
         Args:
             coarser: Logits (B, 2, h', w') of the coarser stage.
@@ -166,10 +163,11 @@ class Guidance(nn.Module):
             size: Rows and columns of the stage.
         """
         p = torch.softmax(coarser.detach().float(), dim=1)[:, 1:]
-        described = describe(_resize(p, size)).to(coarser.dtype)
-        guidance: Tensor = self.alpha_pred * self.f_pred(described)
+        seen = psi(_resize(p, size)).to(coarser.dtype)
+        guidance: Tensor = self.alpha_pred * self.f_pred(seen)  # Eq. 15
         if self.w_prior is not None:
             assert prior is not None
+            # Eq. 14
             guidance = guidance + self.alpha_prior * self.w_prior(_resize(prior.detach(), size))
         return guidance
 
@@ -183,7 +181,7 @@ class Stage(nn.Module):
         self.route = nn.Conv2d(2 * width, width, 1)
         self.merge = _conv_bn_silu(width)
         self.fuse = _conv_bn_silu(width)
-        self.block = Block(width, channel_attention=True)
+        self.block = AttentionBlock(width, channel_attention=True)
         self.head = nn.Conv2d(width, 2, 1)
 
     def forward(
@@ -208,7 +206,7 @@ class CPGR(nn.Module):
         cpgr = config.cpgr
         self.groups = config.groups
         self.priors = cpgr.prior if config.cgla.mode != "off" else ()
-        self.block = Block(cpgr.width, channel_attention=False)
+        self.block = AttentionBlock(cpgr.width, channel_attention=False)
         self.head = nn.Conv2d(cpgr.width, 2, 1)
         self.stages = nn.ModuleList(
             Stage(

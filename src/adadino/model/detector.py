@@ -1,4 +1,4 @@
-"""What every change detector shares, AdaDINO and its peers: one signature, one way to be used."""
+"""What AdaDINO, its engine and its peers share: one signature, one result, one way to ask."""
 
 from __future__ import annotations
 
@@ -9,9 +9,10 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from adadino.config import Config
+from adadino.config import BSCSConfig, Config
 from adadino.model.cgla import Responses
 from adadino.model.inputs import ImageLike, to_tensor
+from adadino.model.sizes import Sizes
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -60,21 +61,62 @@ class Detector(nn.Module):
     """A model that finds change: `forward(before, after)` is the subclass's.
 
     The model owns its preprocessing: images come in as RGB in [0, 1], of any size, and the
-    normalisation that belongs to its weights is part of it.
+    normalisation that belongs to its weights is part of it. Whoever runs a model asks what it can
+    do (`dino`, `bscs`, `precision`), not which class it is.
     """
 
     backbone_path: ClassVar[str | None] = None
     """Where in the model the DINOv3 backbone is; None for a model without one."""
+    sizes: Sizes = Sizes()
+    """How images and maps are padded, cut and resized; an exported model has another way."""
 
     config: Config
     normalize: Normalize
     stride: int
     """What height and width are padded to."""
+    precision: str | None = None
+    """The arithmetic of an engine: fp32, bf16, fp8 or int8. None for a plain model."""
+    came_with_backbone: bool = False
+    """Whether the checkpoint it was loaded from holds the frozen backbone too."""
+
+    @property
+    def device(self) -> torch.device:
+        """Where the model is."""
+        return self.normalize.mean.device
 
     @property
     def dino(self) -> nn.Module | None:
         """The DINOv3 backbone, if the model stands on one."""
         return None if self.backbone_path is None else self.get_submodule(self.backbone_path)
+
+    @property
+    def bscs(self) -> BSCSConfig | None:
+        """How the model selects FFN chunks; None for a peer, which has none to select."""
+        return None
+
+    @property
+    def owns_backbone(self) -> bool:
+        """Whether its checkpoint holds the backbone: no other file has it, or so it was loaded."""
+        return self.config.backbone.trainable or self.came_with_backbone
+
+    @property
+    def ffn_layers(self) -> list[nn.Module]:
+        """The backbone's feed-forward layers that chunk selection makes cheaper, in order."""
+        return []
+
+    def unrecorded(
+        self, before: Tensor, after: Tensor, *, k: int | None = None, chunks: Tensor | None = None
+    ) -> Output:
+        """`forward` without a CUDA graph: for a shape that comes once, or to see every kernel."""
+        output: Output = self(before, after, k=k, chunks=chunks)
+        return output
+
+    def probability(
+        self, before: Tensor, after: Tensor, *, k: int | None = None, chunks: Tensor | None = None
+    ) -> Tensor:
+        """Probability of change (B, H, W), float32, of batches as `forward` takes them."""
+        output: Output = self(before, after, k=k, chunks=chunks)
+        return output.logits.softmax(1)[:, 1]
 
     @torch.inference_mode()
     def predict(
@@ -90,17 +132,17 @@ class Detector(nn.Module):
         Returns:
             An array (H, W) in [0, 1].
         """
-        first, second = to_tensor(before, "before"), to_tensor(after, "after")
+        images = (to_tensor(before, "before"), to_tensor(after, "after"))
         training = self.training
         self.eval()
         try:
-            output = self(*(t[None].to(self.normalize.mean.device) for t in (first, second)), k=k)
+            found = self.probability(*(image[None].to(self.device) for image in images), k=k)
         finally:
             self.train(training)
-        probability: NDArray[np.float32] = output.logits.softmax(1)[0, 1].cpu().numpy()
+        probability: NDArray[np.float32] = found[0].cpu().numpy()
         return probability
 
     def components(self) -> dict[str, nn.Module]:
-        """The parts by name."""
+        """The parts that have parameters, by name."""
         parts = self.named_children()
         return {name: part for name, part in parts if next(part.parameters(), None) is not None}

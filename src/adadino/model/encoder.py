@@ -1,10 +1,12 @@
-"""The pair-aware encoder: policy -> frozen block -> CGLA, block by block. Sec. 3.1.
+"""The pair-aware encoder: policy -> frozen block -> CGLA, block by block. Sec. 3.1, Eq. 1.
 
-Both dates travel as one batch (2B, N, D), first dates first, so that a frozen block runs once.
+Both dates travel as one batch (2B, N, D), first dates first, so that a frozen block runs once. The
+loop is mirrored in `engine/encoder.py`; tests/engine/test_engine.py holds the two equal.
 
 The paper does not say which maps feed the pyramid, nor whether they are normalised. Ours: behind
 the last adapter of each of four groups of depths, through the backbone's final LayerNorm, as
-DINOv3's own intermediate layers are read.
+DINOv3's own intermediate layers are read. Nor does it say whether its depths count from 0 or from
+1. Ours count blocks from 0, so the last of ViT-L's 24 blocks is depth 23.
 """
 
 from __future__ import annotations
@@ -24,7 +26,7 @@ from adadino.model.pair import split_dates
 
 
 class Encoding(NamedTuple):
-    """What the decoder and the losses need of the encoder."""
+    """What the decoder and the losses need from the encoder."""
 
     features: list[Tensor]
     """Four maps (2B, D, h, w), shallow to deep, through the backbone's final LayerNorm."""
@@ -32,6 +34,18 @@ class Encoding(NamedTuple):
     """CGLA's responses, each (B, depths, h, w); None without CGLA."""
     scores: Tensor | None
     """The policy's scores (B, blocks, C); None where no policy ran."""
+
+    @classmethod
+    def of(
+        cls, features: list[Tensor], responses: list[Responses], scores: list[Tensor]
+    ) -> Encoding:
+        """Put together what single adapters and policies gave, block by block."""
+        maps = [torch.cat(kind, dim=1) for kind in zip(*responses, strict=True)]
+        return cls(
+            features,
+            Responses(*maps) if maps else None,
+            torch.stack(scores, dim=1) if scores else None,
+        )
 
 
 class Encoder(nn.Module):
@@ -65,17 +79,16 @@ class Encoder(nn.Module):
             k: FFN chunks to execute.
             chunks: Chunks to execute in every block (blocks, k), instead of choosing them.
         """
-        backbone, patch = self.backbone, self.backbone.config.patch
-        grid = images.shape[-2] // patch, images.shape[-1] // patch
-        prefix = backbone.config.prefix
+        backbone, prefix = self.backbone, self.backbone.config.prefix
+        grid = backbone.grid(images)
         rope = backbone.rope(*grid)
-        # Frozen weights held in half precision need no autocast, which would run every LayerNorm
-        # and with it every residual in float32: half the bytes, and no casts between.
+        # Frozen weights in half precision need no autocast. It would run every LayerNorm, and with
+        # it every residual, in float32: twice the bytes, and casts between them.
         half = backbone.cls_token.dtype != torch.float32
         plain = torch.autocast(images.device.type, enabled=False) if half else nullcontext()
         choose = chunks is None and k < self.bscs.config.chunks and len(self.bscs.policies) > 0
 
-        x = backbone.embed(images)
+        x = backbone.embed(images)  # Eq. 1: x^0
         features, responses, scores = [], [], []
         for index, block in enumerate(backbone.blocks):
             score = None
@@ -87,17 +100,10 @@ class Encoder(nn.Module):
                 if self.checkpointing and x.requires_grad:
                     x = checkpoint(block, x, rope, chosen, use_reentrant=False)
                 else:
-                    x = block(x, rope, chosen)
+                    x = block(x, rope, chosen)  # Eq. 1: a frozen block
             if str(index) in self.cgla:
                 x, response = self.cgla[str(index)](x, grid)
                 responses.append(response)
             if index in self.taps:
-                tokens = backbone.norm(x[:, prefix:])
-                features.append(tokens.transpose(1, 2).unflatten(2, grid))  # -> (2B, D, h, w)
-        return Encoding(
-            features,
-            Responses(*(torch.cat(maps, dim=1) for maps in zip(*responses, strict=True)))
-            if responses
-            else None,
-            torch.stack(scores, dim=1) if scores else None,
-        )
+                features.append(backbone.to_map(x, grid))
+        return Encoding.of(features, responses, scores)

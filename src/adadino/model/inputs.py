@@ -1,4 +1,4 @@
-"""Images as people have them (arrays, PIL images, paths), made into what the model takes."""
+"""Turn images as people have them (arrays, PIL images, paths) into what the model takes."""
 
 from __future__ import annotations
 
@@ -74,14 +74,6 @@ def pad_to_stride(images: Tensor, stride: int) -> Tensor:
     if bottom or right:
         images = F.pad(images, (0, right, 0, bottom), mode="replicate")
     return images
-
-
-def enlarge(images: Tensor, factor: int) -> Tensor:
-    """Enlarge images (B, 3, H, W) with the paper's interpolation (App. A), in float32."""
-    if factor == 1:
-        return images
-    size = [side * factor for side in images.shape[-2:]]
-    return F.interpolate(images, size, mode="bilinear", align_corners=True, antialias=True)
 
 
 def _read(path: Path, name: str) -> Tensor:

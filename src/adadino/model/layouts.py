@@ -1,7 +1,8 @@
 """The names DINOv3's tensors go by in Meta's, Hugging Face's and timm's releases, and ours.
 
 Each layout is a table of renamings to our names. Queries, keys and values are joined; the key's
-bias, zero by construction, is dropped. A name that no table knows is an error: another model's.
+bias, zero by construction, is dropped. A name that no table has belongs to another model, and is
+an error.
 """
 
 from __future__ import annotations

@@ -17,6 +17,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from adadino.errors import WeightsError
+from adadino.model.sizes import Sizes
 
 CHANNELS = (16, 24, 40, 112, 320)
 """Channels of the maps at strides 2, 4, 8, 16, 32."""
@@ -36,19 +37,12 @@ _STAGES = (
 class SameConv(nn.Conv2d):
     """A convolution padded as TensorFlow does: ceil(size / stride), the odd pixel at the end."""
 
+    sizes = Sizes()
+
     def forward(self, x: Tensor) -> Tensor:
         """(B, C, H, W) -> (B, C', ceil(H / s), ceil(W / s))."""
-        pads: list[int] = []
-        for side, kernel, stride in zip(
-            x.shape[:-3:-1], self.kernel_size[::-1], self.stride[::-1], strict=True
-        ):
-            total = max((-(-side // stride) - 1) * stride + kernel - side, 0)
-            pads += [total // 2, total - total // 2]  # last dimension first, as F.pad wants it
-        if pads[0] == pads[1] and pads[2] == pads[3]:
-            return F.conv2d(
-                x, self.weight, self.bias, self.stride, (pads[2], pads[0]), 1, self.groups
-            )
-        return F.conv2d(F.pad(x, pads), self.weight, self.bias, self.stride, 0, 1, self.groups)
+        x, padding = self.sizes.pad_same(x, self.kernel_size, self.stride)
+        return F.conv2d(x, self.weight, self.bias, self.stride, padding, 1, self.groups)
 
 
 def _unit(
@@ -133,7 +127,7 @@ def load_lite0(path: str | Path | None = None, *, levels: int = 5) -> Lite0:
     path = _installed() if path is None else Path(path)
     try:
         theirs = torch.load(path, map_location="cpu", weights_only=True)
-    except Exception as error:  # whatever zip, pickle and torch think of the file
+    except Exception as error:  # zip, pickle and torch each raise their own
         raise WeightsError(
             f"cannot read EfficientNet-lite0 from {path}: {error}. Download or install it again."
         ) from error

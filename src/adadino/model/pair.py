@@ -8,7 +8,7 @@ from torch import Tensor
 def split_dates(x: Tensor) -> tuple[Tensor, Tensor]:
     """Views (B, ...) of the first and of the second dates.
 
-    Not `chunk(2)`: that guards on the batch size, and an exported graph must take any.
+    Not `chunk(2)`, which would fix the batch size of an exported graph.
     """
     before, after = x.unflatten(0, (2, -1)).unbind(0)
     return before, after

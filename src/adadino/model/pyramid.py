@@ -2,9 +2,9 @@
 
 The paper's neck is not described beyond "four bi-temporal scales, 256 channels per stream and
 scale". Ours, per scale: 1x1 to 32 channels, resize, BN, SiLU; depthwise 3x3, BN, SiLU; 1x1 to the
-width (166,528 parameters for D = 1024). The first projection comes before the resize: both are
-linear and the one acts on channels, the other on space, so the order changes nothing but the cost
-(a 32nd of the resizing, and no 1024-channel map at four times the tokens).
+width (166,528 parameters for D = 1024). The first projection comes before the resize. Both
+are linear, one over channels and the other over space, so their order changes only the cost: a 32nd
+of the resizing, and no 1024-channel map at four times the tokens.
 """
 
 from __future__ import annotations
@@ -13,38 +13,32 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from adadino.model.pair import split_dates
+from adadino.model.sizes import Sizes
 
 SCALES = (2.0, 1.0, 0.5, 0.25)
 """Sides of P2..P5 as multiples of the token grid: 64, 32, 16, 8 for 32 x 32 tokens."""
 
-
-def level_size(grid: tuple[int, int], scale: float) -> tuple[int, int]:
-    """Rows and columns of a pyramid level; halves round up, and a level has at least one cell."""
-    if scale >= 1:
-        return int(scale) * grid[0], int(scale) * grid[1]
-    parts = round(1 / scale)
-    return -(-grid[0] // parts), -(-grid[1] // parts)
+REDUCED = 32
+"""Channels between the two projections of a neck."""
 
 
 class Neck(nn.Module):
     """One scale: reduce, resize, mix locally, widen."""
 
-    def __init__(self, *, dim: int, width: int, scale: float, reduced: int = 32) -> None:
+    sizes = Sizes()
+
+    def __init__(self, *, dim: int, width: int, scale: float) -> None:
         super().__init__()
         self.scale = scale
-        self.reduce = nn.Conv2d(dim, reduced, 1, bias=False)
-        self.norm1 = nn.BatchNorm2d(reduced)
-        self.local = nn.Conv2d(reduced, reduced, 3, padding=1, groups=reduced, bias=False)
-        self.norm2 = nn.BatchNorm2d(reduced)
-        self.widen = nn.Conv2d(reduced, width, 1)
+        self.reduce = nn.Conv2d(dim, REDUCED, 1, bias=False)
+        self.norm1 = nn.BatchNorm2d(REDUCED)
+        self.local = nn.Conv2d(REDUCED, REDUCED, 3, padding=1, groups=REDUCED, bias=False)
+        self.norm2 = nn.BatchNorm2d(REDUCED)
+        self.widen = nn.Conv2d(REDUCED, width, 1)
 
     def forward(self, features: Tensor) -> Tensor:
         """Map (2B, D, h, w) to (2B, width, s h, s w)."""
-        x = self.reduce(features)
-        size = level_size((x.shape[-2], x.shape[-1]), self.scale)
-        if self.scale != 1:
-            # float32: the antialiased kernel does not exist in bf16 on every device.
-            x = F.interpolate(x.float(), size, mode="bilinear", antialias=True).to(x.dtype)
+        x = self.sizes.resize(self.reduce(features), self.scale)
         x = F.silu(self.norm1(x))
         x = F.silu(self.norm2(self.local(x)))
         return self.widen(x)

@@ -1,6 +1,8 @@
 """Soft opening and closing of the finest prediction. Sec. 3.4, App. A; 70 parameters.
 
-The paper gives the sizes only: "soft opening 3x3 and closing 5x5". Soft dilation is
+The paper gives the sizes only: "soft opening 3x3 and closing 5x5". It does not say at which
+resolution the refiner runs. Ours runs on P2, a quarter of the input's size, before the last
+upsampling, where its windows span 12 and 20 pixels of the input. Soft dilation is
 tau * logsumexp((p + w) / tau) over the window, with a learned structuring element w, and erosion
 its mirror -dilation(-p). Subtracting tau * logsumexp(w / tau) makes a constant map stay what it
 was, also at the borders (padding repeats the edge). The morphology's correction p' - p enters the

@@ -1,11 +1,11 @@
 """A convolutional stream beside the frozen transformer: fine detail that 8-pixel tokens blur.
 
 Not in the paper; ChangeDINO, where its losses come from, has one. Ours is EfficientNet-lite0 up to
-stride 16 (0.70M parameters), trained with the rest. Where the pyramid only says how far the dates
-lie apart, the stream also says what is there: at each stride the absolute difference and the mean
-of the dates, neither of which knows their order. That joins the pyramid at P2, P3 and P4, and a
-last step at half the image's size sharpens the finest prediction. A model without it (`stream:
-none`) is the pure one, and is reported beside it.
+stride 16 (0.70M parameters), trained with the rest. The pyramid only says how far the dates
+lie apart. The stream also says what is there: at each stride it gives the absolute difference and
+the mean of the dates, which are the same for swapped dates. They join the pyramid at P2, P3 and P4,
+and a last step at half the image's size sharpens the finest prediction. A model without the stream
+(`stream.name=none`) is the paper's, and is reported beside it.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from torch import Tensor, nn
 
 from adadino.model.lite0 import CHANNELS, Lite0
 from adadino.model.pair import split_dates
+from adadino.model.sizes import Sizes
 
 LEVELS = 4
 """Maps of EfficientNet-lite0 that are used: strides 2, 4, 8, 16."""
@@ -26,7 +27,7 @@ FINE = 32
 
 
 class Evidence(NamedTuple):
-    """What the stream saw."""
+    """What the stream found in a pair."""
 
     fine: Tensor
     """(B, FINE, H / 2, W / 2), for the last step."""
@@ -52,6 +53,8 @@ class Compare(nn.Module):
 class Stream(nn.Module):
     """EfficientNet-lite0, compared at four strides, and the step that sharpens."""
 
+    sizes = Sizes()
+
     def __init__(self, width: int) -> None:
         super().__init__()
         self.trunk = Lite0(LEVELS)
@@ -66,16 +69,17 @@ class Stream(nn.Module):
         )
 
     def forward(self, images: Tensor) -> Evidence:
-        """RGB in [0, 1] (2B, 3, H, W), whole tokens."""
+        """RGB in [0, 1] (2B, 3, H, W), padded to whole tokens -> the evidence."""
         fine, *rest = self.trunk(images)
         levels = [compare(maps) for compare, maps in zip(self.levels, rest, strict=True)]
         return Evidence(self.fine(fine), levels)
 
     def join(self, evidence: Evidence, differences: list[Tensor]) -> list[Tensor]:
-        """Add what was seen to the differences D_2..D_5, each level to that of its size."""
+        """Add the evidence to the differences D_2..D_5, each level to the one of its size."""
         levels = evidence.levels
         finer, coarsest = differences[: len(levels)], differences[len(levels) :]
-        return [d + level for d, level in zip(finer, levels, strict=True)] + coarsest
+        pairs = zip(finer, levels, strict=True)
+        return [d + self.sizes.match(level, d) for d, level in pairs] + coarsest
 
     def refine(self, logits: Tensor, evidence: Evidence) -> Tensor:
         """Logits (B, 2, h, w) at a quarter of the image's size -> at half of it."""

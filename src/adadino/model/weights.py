@@ -1,10 +1,10 @@
-"""DINOv3 weights in: Meta's `.pth`, Hugging Face's folder or hub id, timm's safetensors, our own.
+"""Read DINOv3 weights: Meta's `.pth`, Hugging Face's folder or hub id, timm's safetensors, our own.
 
 What is read must be exactly what the backbone needs: a missing, misshapen, unknown or non-finite
 tensor is an error that names it, and nothing is half-loaded. No file runs code.
 
 The normalisation belongs to the weights and travels with them: SAT-493M and LVD-1689M weights want
-different ones, and the wrong one costs accuracy without a sound.
+different ones, and the wrong one silently costs accuracy.
 """
 
 from __future__ import annotations
@@ -14,7 +14,6 @@ import hashlib
 import json
 import math
 import os
-import re
 import warnings
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -24,6 +23,7 @@ from torch import Tensor
 
 from adadino.config import LVD_MEAN, LVD_STD, PRESETS, SAT_MEAN, SAT_STD, BackboneConfig
 from adadino.errors import NormalizationWarning, WeightsError
+from adadino.hub import fetch, is_hub_id
 from adadino.model.backbone import Backbone
 from adadino.model.layouts import find_layout, translate
 
@@ -31,11 +31,11 @@ _BUNDLED = Path(__file__).parents[1] / "bundled"
 
 
 class BackboneWeights(NamedTuple):
-    """Weights under our names, and what they said of themselves."""
+    """Weights under our names, and what their files say about them."""
 
     tensors: dict[str, Tensor]
     layout: str
-    """huggingface, timm, meta or adadino."""
+    """Whose names the file uses: huggingface, timm, meta or adadino."""
     config: BackboneConfig
     """The backbone's configuration with the normalisation and origin of these weights."""
 
@@ -49,7 +49,7 @@ def read_backbone(source: str | Path, config: BackboneConfig | None = None) -> B
         config: The backbone they must fit; by default the preset whose shapes they have.
 
     Raises:
-        WeightsError: They cannot be had, read or used; the message says which tensor and why.
+        WeightsError: The weights cannot be found, read or used; the message says which and why.
     """
     raw, described = _own(*_read(source))
     layout = find_layout(raw, source)
@@ -57,13 +57,13 @@ def read_backbone(source: str | Path, config: BackboneConfig | None = None) -> B
     if config is None:
         config = _recognise(tensors, source)
     heads = described.get("num_attention_heads", described.get("heads", config.heads))
-    if heads != config.heads:  # the tensors fit any number of heads, and only one is right
+    if heads != config.heads:  # the tensors fit any number of heads, but only one is right
         raise WeightsError(
             f"{source} has {heads} attention heads, {config.name} {config.heads}; choose "
             "the preset they are for."
         )
     theta = described.get("rope_theta", config.rope_theta)
-    if theta != config.rope_theta:  # nor does any tensor tell the rotary periods
+    if theta != config.rope_theta:  # the tensors do not tell the rotary periods either
         raise WeightsError(
             f"{source} has rope_theta {theta}, {config.name} {config.rope_theta}; set "
             "model.backbone.rope_theta to the weights' own."
@@ -94,7 +94,7 @@ def bundled(name: str) -> Path | None:
 def _own(
     raw: dict[str, Tensor], described: dict[str, Any]
 ) -> tuple[dict[str, Tensor], dict[str, Any]]:
-    """Of a checkpoint of ours the backbone and what it says of it; of anything else, all."""
+    """The backbone inside one of our checkpoints; anything else is returned as it is."""
     model = described.get("model")
     if not isinstance(model, dict) or not isinstance(model.get("backbone"), dict):
         return raw, described
@@ -114,7 +114,7 @@ def make_backbone(weights: BackboneWeights) -> Backbone:
 
 
 def fingerprint(tensors: dict[str, Tensor]) -> str:
-    """Digest of the vectors among the weights (norms, scales, biases, tokens): small, telling."""
+    """Digest of the vectors among the weights (norms, scales, biases, tokens), which are small."""
     digest = hashlib.sha256()
     for name in sorted(tensors):
         tensor = tensors[name]
@@ -125,7 +125,7 @@ def fingerprint(tensors: dict[str, Tensor]) -> str:
 
 
 def read_tensors(path: Path) -> dict[str, Tensor]:
-    """Read the tensors of a safetensors file or of a pickled state dict, running no code of it."""
+    """Read the tensors of a safetensors file or a pickled state dict without running its code."""
     try:
         if path.suffix == ".safetensors":
             from safetensors.torch import load_file
@@ -153,38 +153,8 @@ def read_tensors(path: Path) -> dict[str, Tensor]:
     return data
 
 
-def is_hub_id(source: object) -> bool:
-    """Whether a name that is no file here can be `owner/repository` on the hub."""
-    name = str(source)
-    is_file_name = name.endswith((".pth", ".safetensors"))
-    shaped = re.fullmatch(r"\w[\w.-]*/\w[\w.-]*", name) is not None
-    # In a folder that is here, a name is a mistyped path and nothing to look for elsewhere.
-    return shaped and not is_file_name and not os.path.exists(os.path.dirname(name))  # noqa: PTH110, PTH120
-
-
-def fetch(source: str) -> Path:
-    """Bring a hub repository's weights into the local cache and return their folder."""
-    try:
-        import huggingface_hub
-    except ImportError as error:
-        raise WeightsError(
-            f"{source} is neither a file nor a folder here; to fetch it as a hub id: "
-            "pip install 'adadino[hub]'."
-        ) from error
-    try:
-        return Path(
-            huggingface_hub.snapshot_download(source, allow_patterns=["*.json", "*.safetensors"])
-        )
-    except Exception as error:  # gated, refused, unknown, offline: each its own type
-        reason = str(error).strip().splitlines()[0][:200] if str(error) else type(error).__name__
-        raise WeightsError(
-            f"there is no {source} here, and it cannot be fetched from the hub: {reason}. If it is "
-            "gated, accept its licence and log in, or download it by hand and give the file."
-        ) from error
-
-
 def _read(source: str | Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
-    """Tensors as they are named there, and the JSON that came with them."""
+    """The tensors under the names of their file, and the JSON beside them."""
     path = Path(source)
     if not os.path.exists(path) and (ours := bundled(str(source))):  # noqa: PTH110
         path = ours
@@ -240,7 +210,7 @@ def _is_plain(value: Any) -> bool:
 
 
 def _recognise(tensors: dict[str, Tensor], source: str | Path) -> BackboneConfig:
-    """The preset whose shapes these are; heads cannot be read off the tensors."""
+    """The preset with these shapes; the number of heads cannot be read off the tensors."""
     known = _preset_of_shape(_shape(tensors))
     if known is None:
         raise WeightsError(
@@ -293,7 +263,7 @@ def check_backbone(tensors: dict[str, Tensor], config: BackboneConfig, source: s
 def _normalisation(
     source: str | Path, described: dict[str, Any], config: BackboneConfig
 ) -> tuple[tuple[float, float, float], tuple[float, float, float]]:
-    """Mean and deviation: said by the files beside the weights, or by their name."""
+    """Mean and deviation, from the files beside the weights or from their name."""
     said = described.get("pretrained_cfg")
     said = said if isinstance(said, dict) else described
     for mean, std in (

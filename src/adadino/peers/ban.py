@@ -27,7 +27,7 @@ from adadino.peers.frozen import FrozenPeer
 from adadino.peers.mit import MiTConfig, MixFFN, MixTransformer
 
 STRIDE = 32
-"""Of the branch, which strides further than the backbone's patches."""
+"""Stride of the branch, which is larger than the backbone's patches."""
 BRANCH = MiTConfig(widths=(32, 64, 160, 256), heads=(1, 2, 5, 8), depths=(2, 2, 2, 2))
 WIDTH = 128
 
@@ -98,7 +98,7 @@ class BAN(FrozenPeer):
     def compare(self, before: Tensor, after: Tensor) -> tuple[Tensor, list[Tensor]]:
         """See `Peer.compare`."""
         images = torch.cat((before, after))
-        features = self.encode(self.prepare(self.enlarge(images)))
+        features = self.encode(self.prepare(self.sizes.enlarge(images, self.config.scale)))
         maps = [self.branch.stages[0](self.prepare(images))]
         for i, bridge in enumerate(self.bridges):
             maps.append(bridge(self.branch.stages[i + 1](maps[-1]), features[i + 1]))

@@ -83,14 +83,14 @@ class Peer(Detector, ABC):
 
 def resize(x: Tensor, size: tuple[int, int]) -> Tensor:
     """Resize a map (B, C, h, w) bilinearly; a map of that size already is left alone."""
-    # A graph for any size cannot ask; resized to its own size, a map stays the same to the bit.
+    # A graph for any size cannot ask; a map that is resized to its own size keeps every bit.
     if not torch.compiler.is_exporting() and (x.shape[-2], x.shape[-1]) == size:
         return x
     return F.interpolate(x, size, mode="bilinear", align_corners=False)
 
 
 def conv_unit(inside: int, outside: int, kernel: int = 3) -> nn.Sequential:
-    """Convolution, BatchNorm, ReLU, of unchanged size."""
+    """Convolution, BatchNorm, ReLU; the map keeps its size."""
     return nn.Sequential(
         nn.Conv2d(inside, outside, kernel, padding=kernel // 2, bias=False),
         nn.BatchNorm2d(outside),

@@ -27,23 +27,10 @@ from adadino.peers.frozen import FrozenPeer
 class ChangeDINO(FrozenPeer):
     """The frozen baseline with a convolutional stream added to its pyramid."""
 
-    def __init__(
-        self,
-        config: Config | None = None,
-        *,
-        backbone: Backbone | None = None,
-        trunk: Lite0 | None = None,
-    ) -> None:
-        """Make the model.
-
-        Args:
-            config: See `FrozenPeer`.
-            backbone: See `FrozenPeer`.
-            trunk: EfficientNet-lite0 with its weights (`load_lite0`); a random one if left out.
-        """
+    def __init__(self, config: Config | None = None, *, backbone: Backbone | None = None) -> None:
         super().__init__(config, backbone=backbone)
         width = self.config.cpgr.width
-        self.trunk = Lite0() if trunk is None else trunk
+        self.trunk = Lite0()  # `build` fills in the weights that the configuration names
         self.laterals = nn.ModuleList(
             nn.Sequential(nn.Conv2d(channels, width, 1, bias=False), nn.BatchNorm2d(width))
             for channels in Lite0.CHANNELS[1:]

@@ -17,7 +17,6 @@ from torch import Tensor
 from adadino.config import Config, preset
 from adadino.model.backbone import Backbone
 from adadino.model.cpgr import CPGR
-from adadino.model.inputs import enlarge
 from adadino.model.pyramid import Pyramid
 from adadino.model.refiner import Refiner
 from adadino.peers.base import Peer
@@ -65,13 +64,9 @@ class FrozenPeer(Peer):
     def compare(self, before: Tensor, after: Tensor) -> tuple[Tensor, list[Tensor]]:
         """See `Peer.compare`."""
         images = torch.cat((before, after))
-        features = self.encode(self.prepare(self.enlarge(images)))
+        features = self.encode(self.prepare(self.sizes.enlarge(images, self.config.scale)))
         pyramid = self.decoder(self.differences(images, features), None)
         return pyramid[0] if self.refiner is None else self.refiner(pyramid[0]), pyramid
-
-    def enlarge(self, images: Tensor) -> Tensor:
-        """Enlarge images (2B, 3, H, W) as AdaDINO does."""
-        return enlarge(images, self.config.scale)
 
     def prepare(self, images: Tensor) -> Tensor:
         """Normalise images in float32, then take on the type of the backbone."""
@@ -79,14 +74,14 @@ class FrozenPeer(Peer):
 
     def encode(self, images: Tensor) -> list[Tensor]:
         """Normalised images (2B, 3, H, W) -> four maps (2B, D, h, w), shallow to deep."""
-        grid = self.grid(images)
+        grid = self.backbone.grid(images)
         rope = self.backbone.rope(*grid)
         x = self.backbone.embed(images)
         features = []
         for index in range(self.config.backbone.depth):
             x = self.step(index, x, rope)
             if index in self.config.taps:
-                features.append(self.to_map(x, grid))
+                features.append(self.backbone.to_map(x, grid))
         return features
 
     def step(self, index: int, x: Tensor, rope: Rope) -> Tensor:
@@ -96,13 +91,3 @@ class FrozenPeer(Peer):
     def differences(self, images: Tensor, features: list[Tensor]) -> list[Tensor]:
         """D_2..D_5 from both dates' padded images in [0, 1] and their four maps."""
         return self.neck(features)
-
-    def grid(self, images: Tensor) -> tuple[int, int]:
-        """Rows and columns of the patches of images."""
-        patch = self.config.backbone.patch
-        return images.shape[-2] // patch, images.shape[-1] // patch
-
-    def to_map(self, x: Tensor, grid: tuple[int, int]) -> Tensor:
-        """Tokens (2B, prefix + hw, D) -> a map (2B, D, h, w), through the final LayerNorm."""
-        patches = self.backbone.norm(x[:, self.config.backbone.prefix :])
-        return patches.transpose(1, 2).unflatten(2, grid)

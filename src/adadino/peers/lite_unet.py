@@ -26,15 +26,10 @@ class LiteUNet(Peer):
 
     stride = 32
 
-    def __init__(self, trunk: Lite0 | None = None) -> None:
-        """Make the model.
-
-        Args:
-            trunk: EfficientNet-lite0 with its weights (`load_lite0`); a random one if left out.
-        """
+    def __init__(self) -> None:
         # The trunk takes [0, 1] and scales it itself.
         super().__init__(mean=(0.0, 0.0, 0.0), std=(1.0, 1.0, 1.0))
-        self.trunk = Lite0() if trunk is None else trunk
+        self.trunk = Lite0()  # `build` fills in the weights that the configuration names
         self.fuse = nn.ModuleList(
             conv_unit(2 * channels, width, 1)
             for channels, width in zip(Lite0.CHANNELS, WIDTHS, strict=True)

@@ -74,7 +74,7 @@ class MixFFN(nn.Module):
         return self.dropout(self.down(x))
 
 
-class Block(nn.Module):
+class MixBlock(nn.Module):
     """Attention and FFN, both behind a norm and added to what came in."""
 
     def __init__(
@@ -97,7 +97,7 @@ class Stage(nn.Module):
     """Patch embedding, blocks, norm: one map in, a smaller one out."""
 
     def __init__(
-        self, inside: int, width: int, *, kernel: int, stride: int, blocks: list[Block]
+        self, inside: int, width: int, *, kernel: int, stride: int, blocks: list[MixBlock]
     ) -> None:
         super().__init__()
         self.embed = nn.Conv2d(inside, width, kernel, stride=stride, padding=kernel // 2)
@@ -127,7 +127,7 @@ class MixTransformer(nn.Module):
             blocks = []
             for _ in range(config.depths[i]):
                 blocks.append(
-                    Block(
+                    MixBlock(
                         width,
                         config.heads[i],
                         config.reductions[i],

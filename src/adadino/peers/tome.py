@@ -21,9 +21,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from adadino.config import Config
-from adadino.errors import ConfigError
-from adadino.model.backbone import Attention, Backbone, Block, rotate
+from adadino.model.backbone import Attention, Block, rotate
 from adadino.peers.frozen import FrozenPeer, Rope
 
 
@@ -102,6 +100,8 @@ class Tokens(NamedTuple):
 def attend(attention: Attention, x: Tensor, rope: Rope, weight: Tensor) -> tuple[Tensor, Tensor]:
     """The backbone's attention over tokens that stand for several patches each.
 
+    Mirrors `model.backbone.Attention.forward`; tests/peers/test_frozen.py holds the two equal.
+
     Args:
         attention: The block's attention, whose weights are used.
         x: Tokens (B, N, D).
@@ -111,11 +111,7 @@ def attend(attention: Attention, x: Tensor, rope: Rope, weight: Tensor) -> tuple
     Returns:
         The attended tokens, and the mean of the keys over the heads (B, N, head_dim).
     """
-    bias = None
-    if attention.q_bias is not None and attention.v_bias is not None:
-        no_bias = torch.zeros_like(attention.q_bias)  # keys have none
-        bias = torch.cat((attention.q_bias, no_bias, attention.v_bias))
-    qkv = F.linear(x, attention.qkv.weight, bias)
+    qkv = F.linear(x, attention.qkv.weight, attention.qkv_bias)
     q, k, v = qkv.unflatten(-1, (3, attention.heads, -1)).unbind(2)  # 3 x (B, N, heads, C)
     cos, sin = (table[:, :, None].to(qkv.dtype) for table in rope)
     read = F.scaled_dot_product_attention(
@@ -131,28 +127,12 @@ def attend(attention: Attention, x: Tensor, rope: Rope, weight: Tensor) -> tuple
 class ToMe(FrozenPeer):
     """The frozen baseline on ever fewer tokens."""
 
-    def __init__(
-        self,
-        config: Config | None = None,
-        *,
-        backbone: Backbone | None = None,
-        left: float = 0.25,
-    ) -> None:
-        """Make the model.
-
-        Args:
-            config: See `FrozenPeer`.
-            backbone: See `FrozenPeer`.
-            left: Share of the patches that is left behind the last block; 1 merges nothing.
-        """
-        if not 0 < left <= 1:
-            raise ConfigError(f"left is {left}, must be above 0 and at most 1.")
-        super().__init__(config, backbone=backbone)
-        self.left = left
+    left = 0.25
+    """Share of the patches that is left behind the last block; 1 merges nothing."""
 
     def encode(self, images: Tensor) -> list[Tensor]:
         """Normalised images (2B, 3, H, W) -> four maps (2B, D, h, w), shallow to deep."""
-        grid, prefix = self.grid(images), self.config.backbone.prefix
+        grid, prefix = self.backbone.grid(images), self.config.backbone.prefix
         tables = self.backbone.rope(*grid)
         tokens = _start(self.backbone.embed(images), prefix)
         patches, depth = grid[0] * grid[1], self.config.backbone.depth
@@ -165,7 +145,7 @@ class ToMe(FrozenPeer):
             tokens = self.merging_step(index, tokens, tables, r)
             merged += r
             if index in self.config.taps:
-                features.append(self.to_map(tokens.restore(prefix), grid))
+                features.append(self.backbone.to_map(tokens.restore(prefix), grid))
         return features
 
     def merging_step(self, index: int, tokens: Tokens, tables: Rope, r: int) -> Tokens:

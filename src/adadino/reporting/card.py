@@ -13,6 +13,7 @@ import yaml
 
 import adadino
 from adadino.errors import ConfigError
+from adadino.hub import is_hub_id
 from adadino.reporting.tables import markdown_table
 
 if TYPE_CHECKING:
@@ -110,7 +111,6 @@ def hub_card(
     figures: Mapping[str, Mapping[str, float]] | None = None,
     with_backbone: bool = False,
     licence: str | None = None,
-    base_model: str | None = None,
 ) -> str:
     """The README of a model on the hub, from its configuration and the figures it is given.
 
@@ -119,20 +119,19 @@ def hub_card(
         figures: Measured figures by data set: `{"LEVIR-CD test": {"f1": 0.91, "iou": 0.84}}`.
         with_backbone: Whether the frozen backbone is in the repository too.
         licence: Of the trained tensors; left out if not given.
-        base_model: Hub id of the backbone, named where it is not in the repository.
 
     Raises:
         ConfigError: A figure has no name that the card knows, or is no number between -1 and 1.
     """
-    config, carried = model.config, with_backbone or model.config.backbone.trainable
+    config, carried = model.config, with_backbone or model.owns_backbone
     head: dict[str, Any] = {
         "library_name": "adadino",
         "tags": ["change-detection", "remote-sensing", "image-segmentation"],
     }
     if licence is not None:
         head["license"] = licence
-    if model.dino is not None and not carried and base_model is not None:
-        head["base_model"] = base_model
+    if model.dino is not None and not carried and is_hub_id(config.backbone.weights):
+        head["base_model"] = config.backbone.weights
     front = yaml.safe_dump(head, sort_keys=False).strip()
     parts = [
         f"---\n{front}\n---",
@@ -156,8 +155,8 @@ def _facts(model: Detector, *, carried: bool) -> list[str]:
         where = "in this repository" if carried else f"not here: `{backbone.weights or 'unnamed'}`"
         digest = f" ({backbone.fingerprint})" if backbone.fingerprint else ""
         lines.append(f"backbone: {backbone.name}, {where}{digest}")
-    if config.peer is None:
-        lines.append(f"FFN chunks executed: {config.bscs.k} of {config.bscs.chunks}")
+    if (bscs := model.bscs) is not None:
+        lines.append(f"FFN chunks executed: {bscs.k} of {bscs.chunks}")
     mean, std = (", ".join(map(str, v)) for v in model.normalize.values.values())
     return [*lines, f"normalisation, inside the model: mean {mean}; std {std}"]
 

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, NamedTuple, TypeVar
 import torch
 from torch import Tensor
 
-from adadino.engine import Engine, fastest
+from adadino.engine import Engine, for_inference
 from adadino.errors import AdaDINOError, MemoryWarning
 from adadino.model.bscs import top_chunks
 from adadino.runtime.devices import choose_device
@@ -76,7 +76,7 @@ class Forward:
         engine: EngineName,
     ) -> None:
         """Take a model where it is; see `runner.open_runner`."""
-        self.model, self.network = network, fastest(network, engine)
+        self.model, self.network = network, for_inference(network, engine)
         self.engine = self.network.precision if isinstance(self.network, Engine) else None
         self.device = network.normalize.mean.device
         self._tile, self._given, self._selection = tile, batch, selection

@@ -54,7 +54,7 @@ def open_runner(
         return
     import torch
 
-    from adadino.model.checkpoint import load
+    from adadino.checkpoint import load
     from adadino.runtime.devices import choose_device
     from adadino.runtime.forward import Forward
 
@@ -80,6 +80,6 @@ def check_there(model: str) -> None:
     if is_exported(model):
         ExportedModel(model, device="cpu")
         return
-    from adadino.model.checkpoint import read_settings
+    from adadino.checkpoint import read_settings
 
     read_settings(model)

@@ -12,10 +12,10 @@ import pytorch_lightning as pl
 import torch
 from pytorch_lightning.plugins.io import TorchCheckpointIO
 
+from adadino import checkpoint as checkpoints
 from adadino.data.folder import PairFolder
 from adadino.errors import TrainingError
 from adadino.files import write_atomic
-from adadino.model import checkpoint as checkpoints
 from adadino.reporting import pictures
 from adadino.reporting.tables import csv_text
 from adadino.training.folder import BEST, CURVES, HISTORY, LAST, PICTURES

@@ -14,9 +14,9 @@ import torch
 from torch import Tensor
 from torch.utils.data import DataLoader, Sampler
 
+from adadino.build import kind_of
 from adadino.data.folder import PairFolder, Place
 from adadino.errors import ConfigError, TrainingError
-from adadino.model.checkpoint import kind_of
 from adadino.training.config import RunConfig
 
 Batch = tuple[Tensor, Tensor, Tensor, Tensor]

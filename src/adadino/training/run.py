@@ -22,6 +22,8 @@ from typing import Any, NamedTuple
 import pytorch_lightning as pl
 import torch
 
+from adadino.build import build
+from adadino.checkpoint import save
 from adadino.data.folder import PairFolder, warn_of_leakage
 from adadino.errors import (
     AdaDINOError,
@@ -32,7 +34,6 @@ from adadino.errors import (
     WriteError,
 )
 from adadino.files import locked, write_atomic
-from adadino.model.checkpoint import build, save
 from adadino.model.detector import Detector
 from adadino.peers import find_peer
 from adadino.reporting.card import run_card

@@ -19,12 +19,12 @@ import pytorch_lightning as pl
 import torch
 from torch import Tensor
 
+from adadino.checkpoint import trained_tensors
 from adadino.data.augment import Augment
 from adadino.errors import EmptyWarning, TrainingError
 from adadino.losses import LossParts, weigh
 from adadino.metrics import Confusion, confusion_counts
 from adadino.model.adadino import AdaDINO
-from adadino.model.checkpoint import trained_tensors
 from adadino.model.detector import Detector
 from adadino.training.config import RunConfig
 from adadino.training.data import Batch

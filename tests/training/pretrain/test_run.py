@@ -10,13 +10,13 @@ import torch
 from PIL import Image
 from safetensors.torch import load_file
 
+from adadino.build import build
 from adadino.config import preset
 from adadino.data.folder import PairFolder
 from adadino.data.synthetic import make_pair, write_dataset
 from adadino.errors import AdaDINOError, ConfigError, DataError, TrainingError
 from adadino.files import locked
 from adadino.model.adadino import AdaDINO
-from adadino.model.checkpoint import build
 from adadino.model.lite0 import Lite0, _their_name
 from adadino.training.pretrain import views
 from adadino.training.pretrain.config import PretrainConfig

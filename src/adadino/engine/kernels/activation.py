@@ -40,7 +40,7 @@ def _activate(
 
 
 def activate(hidden: Tensor, *, gated: int = 0, kind: Kind | None = None) -> Rows:
-    """See `kernels.activation.activate`."""
+    """See `ops.block.activate`."""
     assert hidden.is_contiguous()
     rows, K = hidden.shape[0], hidden.shape[1] // (2 if gated else 1)
     dtype = hidden.dtype if kind is None else DTYPE[kind]

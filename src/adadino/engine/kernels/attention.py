@@ -1,8 +1,9 @@
 # ruff: noqa: N803  (what a kernel takes as a compile-time constant is written in capitals)
 """Attention over a few prefix tokens and a grid of patches, the queries turned as they are read.
 
-The patches of a grid often fill whole tiles, and 5 tokens more would cost a tile of 64 or 128: here
-the prefix has a narrow tile of its own at the start, and the loop behind it needs no mask.
+The patches of a grid often fill whole tiles, and five more tokens would cost another tile of 64 or
+128. Here the prefix has a narrow tile of its own at the start, and the loop behind it needs no
+mask. Keys, which many programs read, are turned in memory beforehand (`rope_`).
 """
 
 from __future__ import annotations
@@ -12,12 +13,58 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from adadino.engine.kernels.rope import rope_
-
 QUERIES, KEYS = 64, 64
 """The tile of scores."""
 WARPS, STAGES = 4, 3
 LOG2E = 1.4426950408889634
+
+
+@triton.jit(do_not_specialize=["tokens"])
+def _rope(
+    qkv,
+    cos,
+    sin,
+    tokens,
+    width,
+    half,
+    FIRST: tl.constexpr,
+    COUNT: tl.constexpr,
+    HEADS: tl.constexpr,
+    HALF: tl.constexpr,
+):
+    row = tl.program_id(0).to(tl.int64)
+    head = tl.arange(0, HEADS)[:, None]
+    channel = tl.arange(0, HALF)[None]
+    mask = (head < COUNT) & (channel < half)
+    table = (row % tokens) * 2 * half + channel
+    c = tl.load(cos + table, mask=channel < half, other=0.0)
+    s = tl.load(sin + table, mask=channel < half, other=0.0)
+    at = qkv + row * width + (FIRST + head) * 2 * half + channel
+    first = tl.load(at, mask=mask, other=0.0).to(tl.float32)
+    second = tl.load(at + half, mask=mask, other=0.0).to(tl.float32)
+    tl.store(at, (first * c - second * s).to(qkv.dtype.element_ty), mask=mask)
+    tl.store(at + half, (second * c + first * s).to(qkv.dtype.element_ty), mask=mask)
+
+
+def rope_(qkv: Tensor, cos: Tensor, sin: Tensor, *, heads: int, queries: bool = True) -> Tensor:
+    """See `ops.block.rope_`."""
+    assert all(t.is_contiguous() for t in (qkv, cos, sin))
+    half = cos.shape[-1] // 2
+    count = 2 * heads if queries else heads
+    _rope[(qkv.shape[0] * qkv.shape[1],)](
+        qkv,
+        cos,
+        sin,
+        qkv.shape[1],
+        qkv.shape[-1],
+        half,
+        FIRST=0 if queries else heads,
+        COUNT=count,
+        HEADS=triton.next_power_of_2(count),
+        HALF=triton.next_power_of_2(half),
+        num_warps=4,
+    )
+    return qkv
 
 
 @triton.jit
@@ -88,8 +135,8 @@ def _attention(
 
 
 def attention(qkv: Tensor, cos: Tensor, sin: Tensor, *, heads: int, prefix: int) -> Tensor:
-    """See `kernels.attention.attention`."""
-    qkv = rope_(qkv, cos, sin, heads=heads, queries=False)  # every query meets a key: turned once
+    """See `ops.block.attention`."""
+    qkv = rope_(qkv, cos, sin, heads=heads, queries=False)
     B, N, D = qkv.shape[0], qkv.shape[1], qkv.shape[2] // 3
     dim = D // heads
     out = torch.empty(B, N, D, device=qkv.device, dtype=qkv.dtype)

@@ -2,8 +2,8 @@
 """All weights of the chosen chunks in one launch.
 
 A tensor of chunks is (outer, C, run): a chunk is `outer` runs of contiguous numbers. A program
-copies one tile of one chunk of one tensor, so that which chunk it is is known once, and the copy is
-as wide as memory allows.
+copies one tile of one chunk of one tensor: it looks up the chunk once, and the copy is as wide as
+memory allows.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from adadino.engine.ops.gather import Chunks
+from adadino.engine.ops.block import Chunks
 
 TILE = 8192
 """Numbers that a program copies."""
@@ -81,7 +81,7 @@ def _gather(
 
 
 def gather(chunks: Chunks, keep: Tensor) -> Chunks:
-    """See `kernels.gather.gather`."""
+    """See `ops.block.gather`."""
     up, scale, bias, down = chunks
     assert all(t.is_contiguous() for t in (up, bias, down))
     assert keep.is_contiguous()
@@ -128,5 +128,5 @@ def gather(chunks: Chunks, keep: Tensor) -> Chunks:
 
 
 def _bits(values: Tensor) -> Tensor:
-    """The same memory as whole numbers: a copy needs no arithmetic type."""
+    """The same memory as integers: a copy needs no arithmetic type."""
     return values.view({1: torch.int8, 2: torch.int16, 4: torch.int32}[values.element_size()])

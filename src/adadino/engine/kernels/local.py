@@ -10,7 +10,7 @@ import triton
 import triton.language as tl
 from torch import Tensor, nn
 
-from adadino.engine.ops.local import Affine
+from adadino.engine.ops.adapter import Affine
 
 STATS_TOKENS = 64
 """Tokens that a GroupNorm program reads at once."""
@@ -63,7 +63,7 @@ def _group_affine(
 
 
 def group_affine(x: Tensor, norm: nn.GroupNorm) -> Affine:
-    """See `kernels.local.group_affine`."""
+    """See `ops.adapter.group_affine`."""
     assert x.is_contiguous()
     B, places, C = x.shape
     scale, shift = (torch.empty(B, C, device=x.device, dtype=torch.float32) for _ in "ab")
@@ -97,7 +97,7 @@ def _affine_silu(x, scale, shift, out, size, places, C, BLOCK: tl.constexpr):
 
 
 def affine_silu(x: Tensor, affine: Affine) -> Tensor:
-    """See `kernels.local.affine_silu`."""
+    """See `ops.adapter.affine_silu`."""
     assert x.is_contiguous()
     out = torch.empty_like(x)
     _affine_silu[(triton.cdiv(x.numel(), APPLY_ELEMENTS),)](
@@ -143,7 +143,7 @@ def _depthwise(
 
 
 def depthwise(x: Tensor, weight: Tensor, *, after: Literal["none", "gelu"] = "none") -> Tensor:
-    """See `kernels.local.depthwise`."""
+    """See `ops.adapter.depthwise`."""
     assert all(t.is_contiguous() for t in (x, weight))
     B, h, w, C = x.shape
     out = torch.empty_like(x)
@@ -199,7 +199,7 @@ def _context(
 def context(
     x: Tensor, affine: Affine, w_spatial: Tensor, b_spatial: Tensor
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """See `kernels.local.context`."""
+    """See `ops.adapter.context`."""
     assert x.is_contiguous()
     B, places, C = x.shape
     tiles = triton.cdiv(places, CONTEXT_TOKENS)

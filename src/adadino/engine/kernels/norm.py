@@ -14,8 +14,8 @@ NORM_ROWS, POOL_ROWS, PAIR_ROWS = 4, 1, 2
 """Tokens that a program holds at once."""
 POOL_TOKENS, FEW_PAIRS, POOL_TOKENS_OF_FEW = 16, 2, 4
 """Tokens of each date that a program pools: more means fewer parts to add up, but fewer programs.
-A program takes as long as its tokens one after the other, so few pairs want many short ones: 7 us
-instead of 17 for a single pair of ViT-L."""
+A program reads its tokens one after the other, so few pairs want many short programs: 7 us instead
+of 17 for a single pair of ViT-L."""
 
 
 @triton.jit
@@ -68,7 +68,7 @@ def _layer_norm(
 def layer_norm(
     x: Tensor, *, shift: Tensor, weight: Tensor, bias: Tensor, eps: float, kind: Kind | None = None
 ) -> Rows:
-    """See `kernels.norm.layer_norm`."""
+    """See `ops.block.layer_norm`."""
     D = x.shape[-1]
     rows = x.numel() // D
     out, scales = _rows_like(x, kind)
@@ -158,7 +158,7 @@ def layer_norm_pooled(
     eps: float,
     kind: Kind | None = None,
 ) -> tuple[Rows, Tensor]:
-    """See `kernels.norm.layer_norm_pooled`."""
+    """See `ops.block.layer_norm_pooled`."""
     pairs, tokens, D = x.shape[0] // 2, x.shape[1], x.shape[2]
     out, scales = _rows_like(x, kind)
     held = POOL_TOKENS_OF_FEW if pairs <= FEW_PAIRS else POOL_TOKENS
@@ -223,7 +223,7 @@ def _pair_norm(
 
 
 def pair_norm(x: Tensor, *, prefix: int, shift: Tensor, eps: float = 1e-5) -> tuple[Tensor, Tensor]:
-    """See `kernels.norm.pair_norm`."""
+    """See `ops.adapter.pair_norm`."""
     pairs, tokens, D = x.shape[0] // 2, x.shape[1], x.shape[2]
     features = x.new_empty(pairs, tokens - prefix, 2, D)
     relation = torch.empty_like(features)

@@ -81,7 +81,7 @@ def gated_residual_(
     sign: int,
     features: Tensor | None = None,
 ) -> Tensor:
-    """See `kernels.residual.gated_residual_`."""
+    """See `ops.adapter.gated_residual_`."""
     assert all(t.is_contiguous() for t in (x, local, delta))
     pairs, tokens, D = x.shape[0] // 2, x.shape[1], x.shape[2]
     places = local.shape[1]

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from adadino.engine import fastest
+from adadino.checkpoint import load
+from adadino.engine import for_inference
 from adadino.errors import ConfigError
 from adadino.files import sweep, write_atomic
-from adadino.model.checkpoint import load
 from adadino.runtime.devices import choose_device
 from adadino.runtime.exported import ExportedModel, is_exported
 from adadino.scene import SceneOptions, predict_scene
@@ -179,7 +179,7 @@ def _ready(name: str, held: Held) -> tuple[torch.device, Any]:
     device, network = choose_device(held.setup["device"]), held.models[name]
     if isinstance(network, str):
         return device, network
-    return device, fastest(network.to(device), held.setup["engine"])
+    return device, for_inference(network.to(device), held.setup["engine"])
 
 
 def _open_exported(path: str, setup: dict[str, Any]) -> ExportedModel:

@@ -1,4 +1,4 @@
-"""When a forward pass is recorded. Recording itself needs a GPU (`benchmarks/engine_checks.py`)."""
+"""When a pass is recorded. Recording itself needs a GPU (`benchmarks/engine_checks.py`)."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ import pickle
 import pytest
 import torch
 
-from adadino.engine import graph
-from adadino.engine.graph import Graphs, _Recorded
+from adadino.engine import cuda
+from adadino.engine.cuda import Graphs, _Recorded
 
 
 @pytest.fixture
@@ -63,7 +63,7 @@ def test_a_result_stays_when_the_next_batch_runs(graphs):
 
 
 def test_the_shape_that_was_not_used_for_longest_goes(graphs, monkeypatch):
-    monkeypatch.setattr(graph, "MOST", 2)
+    monkeypatch.setattr(cuda, "GRAPHS_KEPT", 2)
     for n in (2, 2, 3, 3, 2, 4, 4):
         graphs(add, batch(n), None, k=1)
     assert graphs.noted == [(2,), (3,), (4,)]

@@ -1,16 +1,18 @@
-"""One CUDA graph per input shape: the host issues a forward pass in one go.
+"""What only a GPU has: one CUDA graph per input shape, and a second stream.
 
-Recording costs four passes, so a shape is recorded when it comes twice in a row: a scene's full
-batches are, its last one is not. Of too many shapes the one that was not used for longest goes.
+With a graph the host issues a forward pass in one go. Recording costs four passes, so a shape is
+recorded when it comes twice in a row: a scene's full batches are, its last one is not. When there
+are too many graphs, the one that was unused for longest is dropped.
 
-Inputs are copied into the graph's own buffers, and what it computed is copied out of them, so a
-result stays what it was when the next batch runs. Threads take turns, because those buffers are
+Inputs are copied into the graph's own buffers, and results are copied out of them, so that the next
+batch does not overwrite a result. Threads take turns, because those buffers are
 shared.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from threading import Lock
 from typing import Any, NamedTuple
 
@@ -18,7 +20,7 @@ import torch
 from torch import Tensor
 from torch.utils import _pytree
 
-MOST = 8
+GRAPHS_KEPT = 8
 """Graphs kept at a time."""
 WARM_UP = 3
 """Runs before recording: libraries choose their algorithms, Triton compiles."""
@@ -36,7 +38,7 @@ class Graphs:
     """Records and replays one function of tensors on one device."""
 
     def __init__(self) -> None:
-        self.recorded: dict[object, _Recorded] = {}  # the one used last is the last
+        self.recorded: dict[object, _Recorded] = {}  # in the order of use, the latest last
         self.latest: object = None
         self.pool: Any = None  # torch's handle
         self.lock = Lock()
@@ -49,12 +51,13 @@ class Graphs:
         """Run the function, through a graph if there is one or the shape is worth one.
 
         Args:
-            run: The function, always the same: it is not kept, because it keeps what keeps this.
-            tensors: Its tensors, or None.
-            k: Its one number.
+            run: The function, the same in every call. It is not stored here: it holds the engine,
+                and the engine holds this object.
+            tensors: Its arguments, each a tensor or None.
+            k: Its only argument that is a number.
 
         Returns:
-            What it returns, any nest of tensors.
+            What the function returns, any nest of tensors.
         """
         key = (k, *(None if t is None else (t.shape, t.dtype) for t in tensors))
         with self.lock:
@@ -74,7 +77,7 @@ class Graphs:
             )
 
     def _make_room(self) -> None:
-        while len(self.recorded) >= MOST:
+        while len(self.recorded) >= GRAPHS_KEPT:
             torch.cuda.synchronize()  # a graph that still runs must not be destroyed
             del self.recorded[next(iter(self.recorded))]
 
@@ -93,3 +96,28 @@ class Graphs:
         with torch.cuda.graph(graph, pool=self.pool, capture_error_mode="thread_local"):
             output = run(*inputs, k=k)
         return _Recorded(graph, inputs, output)
+
+
+class SideStream:
+    """A second stream, for what can begin earlier than it is needed; without a GPU it does nothing.
+
+    Tensors that it reads must live until `join`; otherwise their memory may be reused.
+    """
+
+    def __init__(self, device: torch.device) -> None:
+        self.stream = torch.cuda.Stream(device) if device.type == "cuda" else None
+
+    @contextmanager
+    def fork(self) -> Iterator[None]:
+        """Run the body on the second stream, beside what follows it."""
+        if self.stream is None:
+            yield
+            return
+        self.stream.wait_stream(torch.cuda.current_stream(self.stream.device))
+        with torch.cuda.stream(self.stream):
+            yield
+
+    def join(self) -> None:
+        """Wait, on the device, for what was forked."""
+        if self.stream is not None:
+            torch.cuda.current_stream(self.stream.device).wait_stream(self.stream)

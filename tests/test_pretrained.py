@@ -9,12 +9,13 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
-from adadino import hub
+import adadino
+from adadino import pretrained
+from adadino.build import build
 from adadino.config import BackboneConfig
 from adadino.errors import AdaDINOError, ConfigError, WeightsError
 from adadino.model.adadino import AdaDINO
 from adadino.model.backbone import Backbone
-from adadino.model.checkpoint import build, save
 from adadino.peers import build_peer
 from tests.conftest import SMALL, randomise
 
@@ -39,13 +40,13 @@ def model(backbone) -> AdaDINO:
 
 
 def test_a_round_trip_through_a_folder_changes_no_bit(model, tmp_path):
-    folder = hub.save_pretrained(model, tmp_path / "out")
+    folder = pretrained.save_pretrained(model, tmp_path / "out")
     assert {path.name for path in folder.iterdir()} == {
         "README.md",
         "config.json",
         "model.safetensors",
     }
-    again = hub.from_pretrained(folder)
+    again = pretrained.from_pretrained(folder)
     assert again.config == model.config
     state = again.state_dict()
     assert state.keys() == model.state_dict().keys()
@@ -56,7 +57,7 @@ def test_a_round_trip_through_a_folder_changes_no_bit(model, tmp_path):
 
 
 def test_the_backbone_is_named_and_not_copied(model, backbone, tmp_path):
-    folder = hub.save_pretrained(model, tmp_path / "out")
+    folder = pretrained.save_pretrained(model, tmp_path / "out")
     held = load_file(folder / "model.safetensors")
     assert held
     assert not any(name.startswith("encoder.backbone.") for name in held)
@@ -65,7 +66,7 @@ def test_the_backbone_is_named_and_not_copied(model, backbone, tmp_path):
     assert named["fingerprint"] in (folder / "README.md").read_text()
     backbone.unlink()
     with pytest.raises(WeightsError, match="needs its backbone"):
-        hub.from_pretrained(folder)
+        pretrained.from_pretrained(folder)
 
 
 def cached(folder: Path, cache: Path, repo: str) -> None:
@@ -85,19 +86,19 @@ def test_a_hub_id_is_found_in_the_cache_without_a_network(model, tmp_path, monke
     monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path / "cache"))
     monkeypatch.setattr(constants, "HF_HUB_OFFLINE", True)
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
-    cached(hub.save_pretrained(model, tmp_path / "out"), tmp_path / "cache", "owner/small")
-    again = hub.from_pretrained("owner/small").state_dict()
+    cached(pretrained.save_pretrained(model, tmp_path / "out"), tmp_path / "cache", "owner/small")
+    again = pretrained.from_pretrained("owner/small").state_dict()
     assert all(torch.equal(again[name], t) for name, t in model.state_dict().items())
     with pytest.raises(WeightsError, match="owner/other"):
-        hub.from_pretrained("owner/other")
+        pretrained.from_pretrained("owner/other")
 
 
 def test_the_card_holds_the_figures_it_was_given_and_no_others(model):
-    bare = hub.model_card(model)
+    bare = pretrained.hub_card(model)
     assert "Figures" not in bare
     assert "F1" not in bare
     assert "license" not in bare
-    card = hub.model_card(
+    card = pretrained.hub_card(
         model,
         figures={"LEVIR-CD test": {"iou": 0.8412, "f1": 0.91}, "WHU-CD test": {"f1": 0.9}},
         licence="apache-2.0",
@@ -108,9 +109,9 @@ def test_the_card_holds_the_figures_it_was_given_and_no_others(model):
     assert "recall" not in card
     assert "license: apache-2.0" in card
     with pytest.raises(ConfigError, match="speed"):
-        hub.model_card(model, figures={"x": {"speed": 1.0}})
+        pretrained.hub_card(model, figures={"x": {"speed": 1.0}})
     with pytest.raises(ConfigError, match=r"is 91\.0"):
-        hub.model_card(model, figures={"x": {"f1": 91.0}})
+        pretrained.hub_card(model, figures={"x": {"f1": 91.0}})
 
 
 class Api:
@@ -132,10 +133,10 @@ def test_push_uploads_what_save_writes(model, tmp_path, monkeypatch):
     huggingface_hub = pytest.importorskip("huggingface_hub", reason="adadino[hub]")
     monkeypatch.setattr(huggingface_hub, "HfApi", Api)
     figures = {"test": {"f1": 0.5}}
-    address = hub.push_to_hub(model, "owner/small", figures=figures, private=True)
+    address = pretrained.push_to_hub(model, "owner/small", figures=figures, private=True)
     assert address == "https://hub/owner/small/commit/1"
     assert Api.made == [("owner/small", True)]
-    folder = hub.save_pretrained(model, tmp_path / "out", figures=figures)
+    folder = pretrained.save_pretrained(model, tmp_path / "out", figures=figures)
     assert Api.files == {path.name: path.read_bytes() for path in folder.iterdir()}
 
 
@@ -148,21 +149,33 @@ def test_a_refused_upload_says_why_and_what_to_do(model, monkeypatch):
 
     monkeypatch.setattr(huggingface_hub, "HfApi", Closed)
     with pytest.raises(AdaDINOError, match=r"401 Unauthorized.*hf auth login"):
-        hub.push_to_hub(model, "owner/small")
+        pretrained.push_to_hub(model, "owner/small")
     with pytest.raises(ConfigError, match="owner/name"):
-        hub.push_to_hub(model, "small")
+        pretrained.push_to_hub(model, "small")
 
 
-def test_the_model_has_the_methods_people_know(model, tmp_path, monkeypatch):
-    folder = model.save_pretrained(tmp_path / "m", figures={"here": {"f1": 0.5}})
-    assert "50.00" in (folder / hub.CARD).read_text()
-    again = AdaDINO.from_pretrained(folder)
-    assert all(torch.equal(t, again.state_dict()[n]) for n, t in model.state_dict().items())
-    monkeypatch.setattr(hub, "push_to_hub", lambda *given, **more: (given[1], more))
-    assert model.push_to_hub("me/it", private=True) == ("me/it", {"private": True})
+def test_the_package_has_the_functions_people_know(model, tmp_path):
+    folder = adadino.save_pretrained(model, tmp_path / "m", figures={"here": {"f1": 0.5}})
+    assert "50.00" in (folder / pretrained.CARD).read_text()
+    again = adadino.from_pretrained(folder).state_dict()
+    assert all(torch.equal(tensor, again[name]) for name, tensor in model.state_dict().items())
+    assert adadino.push_to_hub is pretrained.push_to_hub
 
 
-def test_a_peer_is_not_taken_for_adadino(tmp_path):
-    save(build_peer("fc-ef"), tmp_path)
-    with pytest.raises(WeightsError, match=r"is a FCEarlyFusion; adadino\.load takes it"):
-        AdaDINO.from_pretrained(tmp_path)
+def test_the_bundled_model_comes_back_from_its_folder(tmp_path):
+    """It carries its backbone, which no other file has; so must what is made of it."""
+    model = adadino.load("tiny")
+    folder = adadino.save_pretrained(model, tmp_path / "tiny")
+    assert "in this repository" in (folder / pretrained.CARD).read_text()
+    again = adadino.from_pretrained(folder)
+    assert again.config == model.config
+    state = again.state_dict()
+    assert all(torch.equal(tensor, state[name]) for name, tensor in model.state_dict().items())
+    twice = adadino.from_pretrained(adadino.save_pretrained(again, tmp_path / "twice"))
+    assert twice.dino is not None
+
+
+def test_a_peer_is_saved_and_loaded_too(tmp_path):
+    peer = build_peer("fc-ef")
+    again = adadino.from_pretrained(adadino.save_pretrained(peer, tmp_path / "peer"))
+    assert type(again) is type(peer)

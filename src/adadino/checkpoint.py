@@ -1,9 +1,11 @@
-"""Our checkpoints: the trained tensors alone, beside a config.json that names the backbone.
+"""Our checkpoints: `save` writes a folder, `load` makes the model of one again, each checked.
 
-The configuration is also in the safetensors file's own metadata, so one file is enough and the two
-can never be mixed up unnoticed. A frozen backbone is not copied: it is named, with a digest, and
-found again when the checkpoint is loaded. Only a model whose backbone is its own (trained, or
-bundled) carries it. A peer's checkpoint is the same, and its configuration names the peer.
+A checkpoint holds the trained tensors, beside a config.json that names the backbone. The
+configuration is also in the safetensors file's own metadata: one file is enough, and a config.json
+of another model is noticed. A frozen backbone is not copied. It is named, with a digest, and found
+again when the checkpoint is loaded. Only a model whose backbone is its own carries it: a backbone
+that was trained, or that came with the checkpoint the model was loaded from, as the bundled model's
+does. A peer's checkpoint is the same, and its configuration names the peer.
 """
 
 from __future__ import annotations
@@ -14,93 +16,36 @@ import os
 import warnings
 from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from adadino import schema
+from adadino.build import build_on, kind_of, new_model
 from adadino.config import PRESETS, Config
 from adadino.errors import ConfigError, NormalizationWarning, WeightsError
 from adadino.files import atomic
-from adadino.model.adadino import AdaDINO
-from adadino.model.backbone import Backbone
+from adadino.hub import fetch, is_hub_id
 from adadino.model.detector import Detector
-from adadino.model.inputs import ImageLike
-from adadino.model.lite0 import Lite0, load_lite0
 from adadino.model.weights import (
     BackboneWeights,
     bundled,
     check_backbone,
-    fetch,
     fingerprint,
-    is_hub_id,
-    make_backbone,
     read_backbone,
     read_json,
     read_tensors,
 )
-
-if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
+from adadino.peers import PEERS
 
 FORMAT = 1
 WEIGHTS, SETTINGS = "model.safetensors", "config.json"
 
 
-def kind_of(config: Config) -> type[Detector]:
-    """The class a configuration is of: AdaDINO, or the peer it names.
-
-    Raises:
-        ConfigError: There is no such peer.
-    """
-    if config.peer is None:
-        return AdaDINO
-    # The comparators are built from the parts of the model; only here does it know of them.
-    from adadino.peers import find_peer
-
-    return find_peer(config.peer).builder
-
-
-def new_model(config: Config, *, backbone: Backbone | None = None) -> Detector:
-    """Make the model of a configuration; its backbone is random if none is given."""
-    if config.peer is None:
-        return AdaDINO(config, backbone=backbone)
-    from adadino.peers import build_peer
-
-    return build_peer(config.peer, config, backbone)
-
-
-def build(config: Config, backbone: str | Path | None = None) -> Detector:
-    """Make an untrained model on a pretrained backbone.
-
-    Args:
-        config: The model. Its normalisation is replaced by the weights' own.
-        backbone: Weights file, folder or hub id; by default the one the configuration names. With
-            neither, the backbone is random, which is good for tests only.
-    """
-    source = backbone if backbone is not None else config.backbone.weights
-    if kind_of(config).backbone_path is None:
-        if backbone is not None:
-            raise ConfigError(f"{config.peer} has no frozen backbone: leave backbone= out.")
-        source = None
-    model = (
-        new_model(config)
-        if source is None
-        else _assemble(config, read_backbone(source, config.backbone))
-    )
-    start = config.stream.weights
-    trunk = next((part for part in model.modules() if isinstance(part, Lite0)), None)
-    if trunk is not None and start is not None:
-        pretrained = load_lite0(None if start == "imagenet" else start, levels=trunk.levels)
-        trunk.load_state_dict(pretrained.state_dict())
-    return model
-
-
 def trained_tensors(model: Detector, *, with_backbone: bool = False) -> dict[str, Tensor]:
-    """The tensors a checkpoint holds: everything but a frozen backbone."""
-    own = with_backbone or model.config.backbone.trainable
+    """The tensors a checkpoint holds: all of them, or all but those of a frozen backbone."""
+    own = with_backbone or model.owns_backbone
     prefix = _prefix(type(model))
     return {
         name: tensor
@@ -121,17 +66,18 @@ def save(
 
     Args:
         model: The model.
-        folder: Where to; made if it is not there.
-        with_backbone: Carry the frozen backbone too, for a model that must run on its own.
+        folder: The folder, which is made if it does not exist.
+        with_backbone: Carry the frozen backbone too, for a model that must run on its own. A model
+            that was loaded with its backbone inside carries it anyway.
         dtype: Store floating-point tensors in this type.
-        extra: What else config.json should say (scores, data, licence).
+        extra: Other values for config.json (scores, data, licence).
 
     Returns:
         The folder.
 
     Raises:
-        WeightsError: A tensor holds NaN or infinity, at least in the type asked for; or the model
-            is not the one its configuration names, and would come back as another.
+        WeightsError: A tensor holds NaN or infinity, or would in the type asked for; or the model
+            is not the one its configuration names, and would be loaded as another.
         AdaDINOError: The folder cannot be written; what was there before is untouched.
     """
     from safetensors.torch import save as serialise
@@ -158,8 +104,6 @@ def save(
 
 
 def _cannot_save(model: Detector) -> WeightsError:
-    from adadino.peers import PEERS
-
     kind = type(model).__name__
     if any(isinstance(model, spec.builder) for spec in PEERS.values()):
         return WeightsError(
@@ -197,37 +141,26 @@ def load(
         kind = kind_of(config)
     except ConfigError as error:
         raise WeightsError(f"{path}: {error}") from error
-    weights = None
+    weights, carried = None, any(name.startswith(_prefix(kind)) for name in tensors)
     if kind.backbone_path is not None:
         weights = _backbone_weights(config, kind, tensors, backbone, path)
     elif backbone is not None:
         raise WeightsError(f"{path} is {config.peer}, without backbone; leave backbone= out.")
     _check_fit(config, tensors, path)
-    model = new_model(config) if weights is None else _assemble(config, weights)
-    _fill(model, tensors, path)
+    model = new_model(config) if weights is None else build_on(config, weights)
+    model.load_state_dict(_compare(model, tensors, path), strict=False)
+    model.came_with_backbone = carried
     return model.to(device).eval()
 
 
-def predict(
-    before: ImageLike, after: ImageLike, *, model: str | PathLike[str] | Detector = "tiny"
-) -> NDArray[np.float32]:
-    """Probability of change of every pixel of one pair; see `Detector.predict`."""
-    return (model if isinstance(model, Detector) else load(model)).predict(before, after)
-
-
 def read_settings(source: str | PathLike[str]) -> dict[str, Any]:
-    """What a checkpoint says of itself, without loading its tensors."""
+    """What a checkpoint says about itself, without loading its tensors."""
     return _settings(_find(source))
 
 
 def _prefix(kind: type[Detector]) -> str | tuple[str, ...]:
-    """How the names of the backbone's tensors begin; an empty tuple begins none."""
+    """The prefix of the backbone's tensors; an empty tuple, which no name begins with, if none."""
     return () if kind.backbone_path is None else f"{kind.backbone_path}."
-
-
-def _assemble(config: Config, weights: BackboneWeights) -> Detector:
-    config = dataclasses.replace(config, backbone=weights.config)
-    return new_model(config, backbone=make_backbone(weights))
 
 
 def _backbone_weights(
@@ -259,11 +192,11 @@ def _is_file(path: Path) -> bool:
 def _find(source: str | PathLike[str]) -> Path:
     """The checkpoint's safetensors file."""
     path = Path(source)
-    # os.path, because pathlib raises for names that are too long to be one.
+    # os.path, because pathlib raises for names that are too long for a path.
     if os.path.isdir(path):  # noqa: PTH112
         path = path / WEIGHTS
     if _is_file(path):
-        if path.suffix == ".ckpt":  # what training goes on from, not what a model is loaded from
+        if path.suffix == ".ckpt":  # what training resumes from
             raise WeightsError(
                 f"{path} is a training run's state, not a checkpoint; take {path.parent / 'best'}."
             )
@@ -281,8 +214,6 @@ def _find(source: str | PathLike[str]) -> Path:
             f"{name} is a preset without trained weights; train it (adadino train --preset {name}),"
             " give a checkpoint folder, or take the bundled model, tiny."
         )
-    from adadino.peers import PEERS
-
     if name in PEERS:
         raise WeightsError(
             f"{name} is a peer without trained weights; train it first (adadino train --model "
@@ -309,6 +240,12 @@ def _settings(path: Path) -> dict[str, Any]:
             text = (file.metadata() or {}).get("adadino", "")
         settings = json.loads(text) if text else None
     except Exception as error:  # safetensors' and JSON's own
+        if _is_torch_file(path):
+            raise WeightsError(
+                f"{path} is a file of torch.save, not an adadino checkpoint, which is a folder "
+                f"with {WEIGHTS}. Another project's model cannot be loaded as one of ours; "
+                "backbone weights are given with backbone=."
+            ) from error
         raise WeightsError(f"cannot read {path}: {error}. Copy or download it again.") from error
     if not isinstance(settings, dict) or "model" not in settings:
         raise WeightsError(
@@ -329,20 +266,28 @@ def _settings(path: Path) -> dict[str, Any]:
     return settings
 
 
+def _is_torch_file(path: Path) -> bool:
+    """Whether a file begins as torch.save's do: with a zip archive, or with a bare pickle."""
+    if not _is_file(path):
+        return False
+    with path.open("rb") as file:
+        return file.read(4).startswith((b"PK\x03\x04", b"\x80\x02"))
+
+
 def _named_backbone(
     config: Config, backbone: str | PathLike[str] | None, path: Path
 ) -> BackboneWeights:
     """The frozen backbone a checkpoint was trained on, normalised as it was trained."""
     source = backbone if backbone is not None else config.backbone.weights
     if source is None:
-        # Trained on a random backbone, as tests do: there is nothing to find again.
+        # Trained on a random backbone, as in tests: no file has it.
         raise WeightsError(
             f"{path} does not carry its backbone and names none; give backbone=FILE with the "
             f"{config.backbone.name} weights it was trained on."
         )
     try:
         with warnings.catch_warnings():
-            # The checkpoint knows the normalisation, whatever the backbone's file says of it.
+            # The checkpoint holds the normalisation, so the backbone's file need not.
             warnings.simplefilter("ignore", NormalizationWarning)
             weights = read_backbone(str(source), config.backbone)
     except WeightsError as error:
@@ -358,19 +303,14 @@ def _named_backbone(
 
 
 def _check_fit(config: Config, tensors: dict[str, Tensor], path: Path) -> None:
-    """Compare names and shapes before anything is allocated: a configuration may ask for more."""
+    """Compare names and shapes before anything is allocated: a false configuration may be huge."""
     with torch.device("meta"):
         model = new_model(config)
     _compare(model, tensors, path)
 
 
-def _fill(model: Detector, tensors: dict[str, Tensor], path: Path) -> None:
-    """Copy the trained tensors in, after checking every name and shape."""
-    model.load_state_dict(_compare(model, tensors, path), strict=False)
-
-
 def _compare(model: Detector, tensors: dict[str, Tensor], path: Path) -> dict[str, Tensor]:
-    """The tensors that belong into a model, if they are all that do."""
+    """The tensors for a model, after checking that they are exactly the ones it needs."""
     wanted, prefix = trained_tensors(model), _prefix(type(model))
     given = {n: t for n, t in tensors.items() if n in wanted or not n.startswith(prefix)}
     for name in [*wanted, *given]:

@@ -19,7 +19,7 @@ class Redder(Detector):
         self.normalize, self.margin = Normalize((0, 0, 0), (1, 1, 1)), margin
         self.weight = nn.Parameter(torch.zeros(()))
 
-    def forward(self, before, after, *, k=None):
+    def forward(self, before, after, *, k=None, chunks=None):
         score = (after - before)[:, :1] - self.margin
         return Output(torch.cat((-score, score), dim=1), [], None, None)
 

@@ -13,11 +13,12 @@ from safetensors import safe_open
 from safetensors.torch import load_file, save_file
 
 import adadino
+from adadino.build import build
+from adadino.checkpoint import load, read_settings, save
 from adadino.config import LVD_MEAN, LVD_STD, SAT_MEAN
 from adadino.errors import AdaDINOError, WeightsError
 from adadino.model.adadino import AdaDINO
 from adadino.model.backbone import Backbone
-from adadino.model.checkpoint import build, load, read_settings, save
 from tests.conftest import randomise, with_backbone, with_bscs, with_cgla, with_cpgr
 from tests.model.keys import expected_keys
 
@@ -328,9 +329,20 @@ def test_an_exported_file_is_not_a_checkpoint(tmp_path, name):
         load(tmp_path / name)
 
 
+@pytest.mark.parametrize("zipped", [True, False])
+def test_a_sound_torch_file_is_called_what_it_is(model, tmp_path, zipped):
+    path = tmp_path / "levir_best.pth"
+    torch.save(model.state_dict(), path, _use_new_zipfile_serialization=zipped)
+    with pytest.raises(
+        WeightsError, match=r"levir_best\.pth is a file of torch\.save, not"
+    ) as said:
+        load(path)
+    assert "download it again" not in str(said.value)
+
+
 def test_an_engine_is_not_saved(model, tmp_path):
     with pytest.raises(WeightsError, match="save the model it was made from") as caught:
-        save(model.optimize(), tmp_path / "c")
+        save(adadino.optimize(model), tmp_path / "c")
     assert "build_peer" not in str(caught.value)
     assert not (tmp_path / "c").exists()
 
