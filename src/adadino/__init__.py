@@ -63,8 +63,7 @@ def predict(
     Returns:
         An array (H, W) in [0, 1]; see `Detector.predict`.
     """
-    named = isinstance(model, str | PathLike)
-    detector: Detector = __getattr__("load")(model) if named else model
+    detector: Detector = __getattr__("load")(model) if isinstance(model, str | PathLike) else model
     return detector.predict(before, after)
 
 
