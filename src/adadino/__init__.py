@@ -7,7 +7,7 @@ The public names are imported when first used, so `import adadino` costs nothing
 from __future__ import annotations
 
 from os import PathLike
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 __version__ = "0.1.0"
 __all__ = [
@@ -63,9 +63,8 @@ def predict(
     Returns:
         An array (H, W) in [0, 1]; see `Detector.predict`.
     """
-    if isinstance(model, str | PathLike):
-        model = cast("Detector", __getattr__("load")(model))
-    return model.predict(before, after)
+    detector: Detector = __getattr__("load")(model) if isinstance(model, str | PathLike) else model
+    return detector.predict(before, after)
 
 
 def __getattr__(name: str) -> Any:

@@ -148,6 +148,17 @@ def test_merged_tokens_are_means_and_every_patch_finds_its_own():
 
 
 @torch.inference_mode()
+def test_attention_over_single_patches_is_the_backbones():
+    """`attend` mirrors `Attention.forward`: one that changes alone is noticed here."""
+    peer = roughen(ToMe(SMALL))
+    attention, tables = peer.backbone.blocks[0].attn, peer.backbone.rope(3, 5)
+    x = torch.randn(2, SMALL.backbone.prefix + 15, 32)
+    rope = tuple(table.expand(2, -1, -1) for table in tables)
+    got, _ = attend(attention, x, rope, torch.ones(2, x.shape[1], 1))
+    assert torch.allclose(got, attention(x, tables), atol=1e-5)
+
+
+@torch.inference_mode()
 def test_merging_equal_patches_changes_nothing():
     """Attention counts a token as often as it has patches, so equal ones may as well be one."""
     peer = roughen(ToMe(SMALL))
