@@ -30,11 +30,14 @@ from adadino.errors import AdaDINOError
 from campaign.geotiff import GeoTiff
 from campaign.kill import ended, forked
 from campaign.lines import CommandLine
+from campaign.polyglots import Polyglot
 from campaign.targets import TARGETS as PARSERS
 from campaign.targets import Target
 from campaign.web import WEB
 
-TARGETS: dict[str, type[Target]] = PARSERS | WEB | {k.name: k for k in (GeoTiff, CommandLine)}
+TARGETS: dict[str, type[Target]] = (
+    PARSERS | WEB | {kind.name: kind for kind in (GeoTiff, CommandLine, Polyglot)}
+)
 PATIENCE = 10
 """Seconds of processor time that one input may take."""
 WAIT = 120
