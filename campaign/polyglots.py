@@ -3,8 +3,8 @@
 - Each goes through `open_foreign` in this process, whose GDAL has every driver and is confined by
   nothing, after a warp, which registers the VRT driver. It is read in windows, small, warped, with
   its mask and its overviews, and laid out for the page.
-- One in `SAMPLE` is uploaded to the application with its real workers, as one date of a pair, and
-  whatever can be asked of the job is asked for.
+- One in `SAMPLE` is uploaded to the application with its real workers, as one date of a pair. One
+  in `WHOLE` of those is computed, and whatever can be asked of the job is asked for.
 - No canary is opened, nobody calls the port, no pixel is brighter than the container's own, and an
   image that is taken has the container's size.
 
@@ -30,10 +30,12 @@ from campaign.lures import Watch
 from campaign.mutate import CHANGES
 from campaign.payloads import PAYLOADS, make_payload
 from campaign.served import Served
-from campaign.targets import Target
+from campaign.targets import FIGURES, Target
 
 SAMPLE = 20
 """One in so many is uploaded as well."""
+WHOLE = 5
+"""One in so many of those is computed: a job takes seconds."""
 SIDES = ((64, 48), (80, 64), (33, 71), (1, 1), (160, 40))
 SUFFIX = {"jpeg": ".jpg", "png": ".png", "tiff": ".tif"}
 
@@ -122,10 +124,12 @@ class Polyglot(Target):
             self.counts[payload, outcome] += 1
             self._check_untouched()
             path.unlink()
-            if self.sample is not None and zlib.crc32(data) % SAMPLE == 0:
+            chance = zlib.crc32(data)
+            if self.sample is not None and chance % SAMPLE == 0:
                 other = self._partner(path, width, height).read_bytes()
-                self.sample.send(image, other, (width, height))
-                self.counts["uploaded", self.sample.state] += 1
+                whole = chance % (SAMPLE * WHOLE) == 0
+                self.sample.send(image, other, (width, height), whole=whole)
+                self.counts["upload", self.sample.state] += 1
                 self._check_untouched()
             self._note()
 
@@ -185,7 +189,11 @@ class Polyglot(Target):
             raise AssertionError(problem)
 
     def _note(self) -> None:
-        """Keep the figures beside the inputs, for the report."""
-        if sum(self.counts.values()) % 100 < 3:
-            lines = [f"{n}\t{' '.join(key)}\n" for key, n in sorted(self.counts.items())]
-            (self.folder / "counts").write_text("".join(lines))
+        """Keep the figures, for the report."""
+        names = dict.fromkeys(name for name, _ in sorted(self.counts))
+        lines = (
+            f"{name}: "
+            + ", ".join(f"{n} {how}" for (whose, how), n in self.counts.items() if whose == name)
+            for name in names
+        )
+        (self.folder / FIGURES).write_text("\n".join(lines))

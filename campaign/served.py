@@ -40,8 +40,14 @@ class Served:
         self.loop = asyncio.new_event_loop()
         self._wait(lambda: self.service.manager.ready is not None)
 
-    def send(self, image: bytes, other: bytes, size: tuple[int, int]) -> None:
+    def send(self, image: bytes, other: bytes, size: tuple[int, int], *, whole: bool) -> None:
         """Upload an image and its partner; `state` then says how it ended.
+
+        Args:
+            image: A file.
+            other: The other date.
+            size: What the scene must have, in pixels.
+            whole: Whether to wait for the job; it is removed at once otherwise.
 
         Raises:
             AssertionError: An answer is no refusal in words, or holds what is not the image's.
@@ -54,6 +60,10 @@ class Served:
             return
         job = json.loads(made.body)["id"]
         store = self.service.store
+        if not whole:
+            self.state = "probed"
+            self.service.manager.remove(job)
+            return
         self._wait(lambda: store.get(job).state not in ("queued", "running"))
         found = store.get(job)
         self.state = found.state
