@@ -39,6 +39,17 @@ def call(x86: int, arm: int, *arguments: Any) -> int:
     return done
 
 
+def watch(folder: Path) -> None:
+    """Have the kernel tell of every name that is used in a folder.
+
+    Raises:
+        OSError: It does not.
+    """
+    handle = LIBC.inotify_init1(0)
+    if LIBC.inotify_add_watch(handle, os.fsencode(folder), 0xFFF) < 0:
+        raise OSError(ctypes.get_errno(), "not watched")
+
+
 def _sockets() -> dict[str, Callable[[], Any]]:
     kinds = {"tcp": socket.SOCK_STREAM, "udp": socket.SOCK_DGRAM, "raw": socket.SOCK_RAW}
     families = ("AF_INET", "AF_INET6", "AF_UNIX", "AF_NETLINK", "AF_PACKET", "AF_VSOCK")
@@ -56,7 +67,6 @@ def _others(server: int) -> dict[str, Callable[[], Any]]:
     return {
         "kill server": lambda: os.kill(server, 0),
         "kill parent": lambda: os.kill(os.getppid(), 0),
-        "kill everybody": lambda: os.kill(-1, 0),
         "tgkill server": lambda: call(234, 131, server, server, 0),
         "pidfd server": lambda: signal.pidfd_send_signal(os.pidfd_open(server), signal.Signals(2)),
         "ptrace server": lambda: call(101, 117, 16, server, 0, 0),
@@ -101,6 +111,7 @@ def _files(task: dict[str, Any]) -> dict[str, Callable[[], Any]]:
         }
     for folder in map(Path, task["folders"]):
         tried[f"make {folder}"] = lambda f=folder: (f / "new").write_text("")
+        tried[f"watch {folder}"] = lambda f=folder: watch(f)
         tried[f"make folder {folder}"] = lambda f=folder: (f / "newer").mkdir()
     for folder in map(Path, task["own"]):
         tried |= {
