@@ -39,6 +39,8 @@ def _segment(marker: int, before: bytes = b"", *, late: bool = False) -> Contain
 
     def made(payload: bytes, width: int, height: int, rng: random.Random) -> bytes:
         room = 65_000 - len(before)
+        if len(payload) < 257 and rng.random() < 0.8:
+            payload += b" " * 257  # the zero byte of a short length would end the text before it
         parts = [payload[at : at + room] for at in range(0, len(payload), room)] or [b""]
         filled = b"\xff" * rng.choice((0, 0, 1, 3))  # fill bytes may stand before a marker
         segments = b"".join(

@@ -104,7 +104,6 @@ class Watch:
 
 
 def _beginning(name: str) -> bytes:
-    with suppress(OSError):
-        with Path(name).open("rb") as file:
-            return file.read(32)[:32]
+    with suppress(OSError), Path(name).open("rb") as file:
+        return file.read(32)[:32]
     return b""

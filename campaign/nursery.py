@@ -39,6 +39,7 @@ class Instead:
         self._place, self._at, self._too = place, at, server_too
 
     def Popen(self, *_: Any, pass_fds: list[int], env: dict[str, str], **__: Any) -> _Forked:  # noqa: N802
+        """Have the nursery fork a parent with the server's socket."""
         task = {"at": self._at, "server": os.getpid() if self._too else None, "env": env}
         return _Forked(self._place, task, pass_fds[0])
 

@@ -1,7 +1,8 @@
 """The server's parsers: whole requests to the API, and forms with two images.
 
 The application is called in this process, as a web server would call it, so that a request costs
-its work and no connection. Its queue does not run: a job that is taken is removed at once.
+its work and no connection. Images are looked at by its real workers. Its queue does not run: a job
+that is taken is removed at once.
 """
 
 from __future__ import annotations
@@ -22,12 +23,14 @@ from campaign.geotiff import GeoTiff
 from campaign.mutate import Mutator
 from campaign.targets import Target
 
+
 class Web(Target):
     """The application and a way to ask it."""
 
     def begin(self) -> None:
         """Make the application, with a data folder and one job that is done."""
         from adadino.web.app import create_app
+        from adadino.web.http.identity import KEY
         from adadino.web.settings import Limits, Settings
 
         data = self.folder / "data"
@@ -39,8 +42,8 @@ class Web(Target):
         self.app: Any = create_app(Settings(self.folder / "jobs", data=data, limits=limits))
         self.service = self.app.state.service
         self.service._ensure_demo()  # what `start` does in a thread
-        self.kept = {path.name for path in self.service.store.folder.iterdir()}
-        (self.demo,) = self.kept
+        (self.demo,) = (job.id for job in self.service.store.all())
+        self.kept = {path.name for path in self.service.store.folder.iterdir()} | {KEY}
         self.loop = asyncio.new_event_loop()
 
     def ask(

@@ -157,7 +157,7 @@ def tried(request, world) -> dict[str, Any]:
     done = confined(
         reach, closed=closed, kept=kept, open=opened, own=own,
         folders=[world.folder, world.jobs, world.data, other, world.model, "/tmp", "/dev/shm",
-                 ROOT],  # noqa: S108
+                 ROOT],
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout)
@@ -198,7 +198,8 @@ def test_there_is_no_network(tried):
 def test_other_processes_and_the_kernel_are_out_of_reach(tried):
     names = ("ptrace server", "ptrace parent", "read memory", "write memory", "io_uring", "unshare",
              "keyring", "bpf", "perf", "fork", "shared segment", "message queue", "limit server",
-             "slow server", "kill server", "kill parent", "tgkill server", "pidfd server")  # fmt: skip
+             "slow server", "kill server", "kill parent", "tgkill server",
+             "pidfd server")  # fmt: skip
     found = {name: tried["refused"][name] for name in names}
     assert {k: v for k, v in found.items() if v not in PERMISSION} == {}
 
