@@ -30,11 +30,14 @@ from adadino.errors import AdaDINOError
 from campaign.geotiff import GeoTiff
 from campaign.kill import ended, forked
 from campaign.lines import CommandLine
+from campaign.polyglots import Polyglot
+from campaign.targets import FIGURES, Target
 from campaign.targets import TARGETS as PARSERS
-from campaign.targets import Target
 from campaign.web import WEB
 
-TARGETS: dict[str, type[Target]] = PARSERS | WEB | {k.name: k for k in (GeoTiff, CommandLine)}
+TARGETS: dict[str, type[Target]] = (
+    PARSERS | WEB | {kind.name: kind for kind in (GeoTiff, CommandLine, Polyglot)}
+)
 PATIENCE = 10
 """Seconds of processor time that one input may take."""
 WAIT = 120
@@ -213,6 +216,8 @@ def campaign(
             f"({time.monotonic() - started:.0f} s, {engine})"
         )
         for line in problems[:KEPT]:
+            report(f"  {line}")
+        for line in _read(place / "work" / FIGURES).splitlines():
             report(f"  {line}")
         kept = sorted(place.glob("*.bin"))
         slow = [path for path in kept if "-slow-" in path.name]

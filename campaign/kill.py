@@ -94,23 +94,21 @@ def ended(child: int, seconds: float) -> int | None:
         time.sleep(min(0.002, left))
 
 
-def watch(
-    folder: Path, kill_at: int | None, count: Path | None = None, also: int | None = None
-) -> None:
-    """Count this process's operations on a folder; kill it, and another, just before one."""
+def watch(folder: Path, kill_at: int | None, count: Path | None = None) -> None:
+    """Count this process's operations on a folder; kill it just before one."""
     seen, inside = 0, str(folder)
+    # Opened now: a worker that confines itself later reaches neither the file nor other processes.
+    number = None if count is None else os.open(count, os.O_WRONLY)
 
     def hook(event: str, arguments: tuple[Any, ...]) -> None:
         nonlocal seen
         if event not in EVENTS or not str(arguments[0]).startswith(inside):
             return
         seen += 1
-        if count is not None:
-            os.truncate(count, seen)  # its size is the number: cheap, and true whenever we stop
+        if number is not None:
+            os.ftruncate(number, seen)  # its size is the number: cheap, and true whenever we stop
         if seen == kill_at:
-            if also is not None:
-                os.kill(also, signal.SIGKILL)
-            os.kill(os.getpid(), signal.SIGKILL)
+            signal.raise_signal(signal.SIGKILL)
 
     sys.addaudithook(hook)
 

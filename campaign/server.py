@@ -9,35 +9,32 @@
   same file by file and was not written again, the job that was sent has the bytes of an undisturbed
   one, or the server says in words why not, and nothing is left over.
 
-A worker takes seconds to import what it needs. Here it is forked by a process that has imported
-everything and run nothing (`_nursery`), at the server's request, over the same two pipes.
+The process that forks workers takes seconds to import what they need. Here it is forked itself, by
+a process that has imported everything and run nothing (`campaign.nursery`), at the server's request
+and on the server's socket. Workers are confined as always.
 """
 
 from __future__ import annotations
 
-import contextlib
 import http.client
 import json
 import os
 import random
 import shutil
 import signal
-import socket
-import subprocess
-import sys
 import time
-import traceback
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from adadino.web.http.identity import KEY
 from adadino.web.jobs import process as processes
-from adadino.web.jobs import worker as workers
 from adadino.web.server import serve
 from adadino.web.settings import ModelChoice, Settings
 from campaign.commands import Inputs, files, identity, is_final
 from campaign.kill import LIMIT, Tally, ended, forked, watch
+from campaign.nursery import Instead, nursery
 from campaign.whole import broken
 
 RESULTS = ("probability.tif", "view-before.tif", "view-after.tif")
@@ -54,83 +51,6 @@ class Undisturbed:
     results: dict[str, bytes]
 
 
-class _Forked:
-    """A worker that the nursery forked, as `WorkerProcess` uses a `subprocess.Popen`."""
-
-    def __init__(self, place: Path, at: int | None, server_too: bool) -> None:
-        for_worker, to_worker = os.pipe()
-        from_worker, by_worker = os.pipe()
-        with socket.socket(socket.AF_UNIX) as asked:
-            asked.connect(str(place / "nursery"))
-            task = {"at": at, "server": os.getpid() if server_too else None}
-            socket.send_fds(asked, [json.dumps(task).encode()], [for_worker, by_worker])
-            self.pid = int(asked.recv(20))
-        os.close(for_worker)
-        os.close(by_worker)
-        self.stdin = os.fdopen(to_worker, "w")
-        self.stdout = os.fdopen(from_worker)
-
-    def poll(self) -> int | None:
-        """Its exit code: that of a killed process, since nobody else's child can be asked."""
-        try:
-            os.kill(self.pid, 0)
-        except ProcessLookupError:
-            return -signal.SIGKILL
-        return None
-
-    def kill(self) -> None:
-        """End it."""
-        if self.poll() is None:
-            os.kill(self.pid, signal.SIGKILL)
-
-    def wait(self) -> int:
-        """Wait until it is gone."""
-        while self.poll() is None:
-            time.sleep(0.002)
-        return -signal.SIGKILL
-
-
-def _nursery(place: Path, jobs: Path) -> None:
-    """Fork workers for whoever asks."""
-    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody waits for them
-    with socket.socket(socket.AF_UNIX) as listening:
-        listening.bind(str(place / "nursery"))
-        listening.listen()
-        (place / "born").touch()
-        while True:
-            asked, _ = listening.accept()
-            with asked, contextlib.suppress(OSError):  # a server that was killed as it asked
-                said, received, *_ = socket.recv_fds(asked, 1000, 2)
-                if not said:
-                    continue
-                child = os.fork()
-                if child == 0:
-                    _work(json.loads(said), received, place, jobs)
-                for handle in received:
-                    os.close(handle)
-                asked.send(str(child).encode())
-
-
-def _work(task: dict[str, Any], pipes: list[int], place: Path, jobs: Path) -> None:
-    try:
-        with (place / "worker-log").open("a") as words:
-            os.dup2(words.fileno(), 2)
-        os.dup2(pipes[0], 0)
-        os.dup2(pipes[1], 1)
-        for pipe in pipes:
-            os.close(pipe)
-        sys.stdin = os.fdopen(0)
-        workers.TILE, workers.OVERLAP = 64, 16  # several rows of tiles in a small scene
-        workers.Worker._measure = lambda *_: 1.0  # type: ignore[method-assign]
-        count = None if task["at"] else place / "worker-operations"
-        watch(jobs, task["at"], count, also=task["server"])
-        workers.main()
-    except BaseException:
-        traceback.print_exc()
-    finally:
-        os._exit(1)
-
-
 class ServerArena:
     """A folder of jobs, a server that is started and killed, and what an undisturbed job leaves.
 
@@ -142,7 +62,7 @@ class ServerArena:
     def __init__(self, folder: Path, inputs: Inputs) -> None:
         self.place, self.inputs = folder, inputs
         self.jobs, self.template = folder / "jobs", folder / "template"
-        self.nursery = forked(lambda: _nursery(folder, self.jobs), folder / "nursery-log")
+        self.nursery = forked(lambda: nursery(folder, self.jobs), folder / "nursery-log")
         self._wait(lambda: (folder / "born").exists())
         self.server: int | None = None
         self.address = ("", 0)
@@ -158,10 +78,11 @@ class ServerArena:
         self.kill()
         self.whole = Undisturbed(
             seconds,
-            {name: after[name] - before[name] for name in after},
+            # Every job has a worker of its own, which counts from the start.
+            {"server": after["server"] - before["server"], "worker": after["worker"]},
             {name: (self.jobs / again / name).read_bytes() for name in RESULTS},
         )
-        self.begun = before
+        self.begun = {"server": before["server"], "worker": 0}
         shutil.rmtree(self.jobs / again)
         self.jobs.rename(self.template)
 
@@ -216,7 +137,8 @@ class ServerArena:
         self.kill()
         place, whole = self.place, getattr(self, "whole", None)
         said = place / "address"
-        said.unlink(missing_ok=True)
+        for left in (said, place / "hit"):
+            left.unlink(missing_ok=True)
         at = {
             name: 1 + int(share * (whole.operations[name] + self.begun[name] // 2))
             if whole and kind in kinds
@@ -233,7 +155,7 @@ class ServerArena:
         )
 
         def work() -> None:
-            processes.subprocess = _Instead(place, at["worker"], kind == "both")  # type: ignore[assignment]
+            processes.subprocess = Instead(place, at["worker"], kind == "both")  # type: ignore[assignment]
             self.jobs.mkdir(exist_ok=True)
             watch(self.jobs, at["server"], None if whole else place / "server-operations")
             serve(settings, lambda address: said.write_text(address) and None)
@@ -343,7 +265,7 @@ class ServerArena:
                 )
         mine = {f"{folder.name}/{name}" for name in (*RESULTS, "job.json", "result.json")}
         theirs = {f"{self.done}/{name}" for name in kept}
-        left = sorted({*files(self.jobs)} - mine - theirs)
+        left = sorted({*files(self.jobs)} - mine - theirs - {KEY})
         if left:
             problems.append(f"in the end {left} is left over")
         return problems
@@ -354,19 +276,6 @@ class ServerArena:
             if time.monotonic() > deadline:
                 raise RuntimeError("nothing happened")
             time.sleep(0.002)
-
-
-class _Instead:
-    """Stands for the module `subprocess` in `web.jobs.process`; only the first worker is hit."""
-
-    PIPE = subprocess.PIPE
-
-    def __init__(self, place: Path, at: int | None, server_too: bool) -> None:
-        self._place, self._at, self._too = place, at, server_too
-
-    def Popen(self, *_: Any, **__: Any) -> _Forked:  # noqa: N802
-        at, self._at = self._at, None
-        return _Forked(self._place, at, self._too)
 
 
 def campaign(

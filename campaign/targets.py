@@ -17,6 +17,9 @@ from adadino.errors import AdaDINOError
 from campaign.commands import SMALL, random_model
 from campaign.mutate import Mutator
 
+FIGURES = "figures"
+"""The file in a target's folder with what it wants told of its inputs; most have none."""
+
 
 class Target(ABC):
     """One parser. `prepare` once, then `take` many inputs.

@@ -1,7 +1,8 @@
 """The server's parsers: whole requests to the API, and forms with two images.
 
 The application is called in this process, as a web server would call it, so that a request costs
-its work and no connection. Its queue does not run: a job that is taken is removed at once.
+its work and no connection. Images are looked at by its real workers. Its queue does not run: a job
+that is taken is removed at once.
 """
 
 from __future__ import annotations
@@ -12,27 +13,15 @@ import io
 import json
 import random
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any
-from urllib.parse import unquote
 
 import numpy as np
 
 from adadino.errors import AdaDINOError
+from campaign.asgi import ask, form
 from campaign.geotiff import GeoTiff
 from campaign.mutate import Mutator
 from campaign.targets import Target
-
-BOUNDARY = b"----part"
-
-
-@dataclass(frozen=True)
-class Answer:
-    """What the application sent back."""
-
-    status: int
-    kind: str
-    body: bytes
 
 
 class Web(Target):
@@ -41,6 +30,7 @@ class Web(Target):
     def begin(self) -> None:
         """Make the application, with a data folder and one job that is done."""
         from adadino.web.app import create_app
+        from adadino.web.http.identity import KEY
         from adadino.web.settings import Limits, Settings
 
         data = self.folder / "data"
@@ -52,8 +42,8 @@ class Web(Target):
         self.app: Any = create_app(Settings(self.folder / "jobs", data=data, limits=limits))
         self.service = self.app.state.service
         self.service._ensure_demo()  # what `start` does in a thread
-        self.kept = {path.name for path in self.service.store.folder.iterdir()}
-        (self.demo,) = self.kept
+        (self.demo,) = (job.id for job in self.service.store.all())
+        self.kept = {path.name for path in self.service.store.folder.iterdir()} | {KEY}
         self.loop = asyncio.new_event_loop()
 
     def ask(
@@ -64,7 +54,7 @@ class Web(Target):
         Raises:
             AdaDINOError: The sentence of a refusal.
         """
-        answer = self.loop.run_until_complete(self._answer(method, target, headers, body))
+        answer = self.loop.run_until_complete(ask(self.app, method, target, headers, body))
         store = self.service.store
         left = {path.name for path in store.folder.iterdir()} - self.kept
         for job in store.all():
@@ -79,37 +69,6 @@ class Web(Target):
             raise AssertionError(f"the server answered {answer.status}: {answer.body[:200]!r}")
         if answer.status >= 400 and method != "HEAD":
             raise AdaDINOError(json.loads(answer.body)["error"])
-
-    async def _answer(
-        self, method: str, target: str, headers: Sequence[tuple[str, str]], body: bytes
-    ) -> Answer:
-        raw, _, query = target.partition("?")
-        scope = {
-            "type": "http", "asgi": {"version": "3.0"}, "http_version": "1.1", "scheme": "http",
-            "method": method, "path": unquote(raw), "raw_path": raw.encode("latin-1", "replace"),
-            "query_string": query.encode("latin-1", "replace"), "root_path": "",
-            "headers": [(n.encode("latin-1", "replace"), v.encode("latin-1", "replace"))
-                        for n, v in headers],
-            "client": ("127.0.0.1", 5000), "server": ("127.0.0.1", 8000),
-        }  # fmt: skip
-        size = max(1, len(body) // (1 + len(body) % 5))  # in one to five pieces, and a rest
-        parts = [body[at : at + size] for at in range(0, len(body), size)] or [b""]
-        sent: list[dict[str, Any]] = []
-
-        async def receive() -> dict[str, Any]:
-            if not parts:
-                return {"type": "http.disconnect"}
-            return {"type": "http.request", "body": parts.pop(0), "more_body": bool(parts)}
-
-        async def send(message: dict[str, Any]) -> None:
-            sent.append(message)
-
-        await self.app(scope, receive, send)
-        await asyncio.sleep(0)  # a body that was not read to its end is closed now
-        said = {name.lower(): value for name, value in sent[0]["headers"]}
-        kind = said.get(b"content-type", b"").decode("latin-1")
-        body = b"".join(message.get("body", b"") for message in sent[1:])
-        return Answer(sent[0]["status"], kind, body)
 
 
 class Requests(Web):
@@ -182,7 +141,7 @@ class Uploads(Web):
             file = io.BytesIO()
             picture.save(file, kind)
             self.pairs.append((file.getvalue(), file.getvalue()))
-        return [self.form(*pair, fields) for pair in self.pairs for fields in ((), self.FIELDS)]
+        return [form(*pair, fields) for pair in self.pairs for fields in ((), self.FIELDS)]
 
     def inputs(self, seed: int) -> Callable[[], bytes]:
         """A third is changed anywhere, a third in an image, a third in what is not one."""
@@ -190,7 +149,7 @@ class Uploads(Web):
         anywhere = Mutator(seeds, f"{seed} form")
         images = [Mutator(pair, f"{seed} {i} image", 700) for i, pair in enumerate(self.pairs)]
         values = [Mutator([value], f"{seed} {name}") for name, value in self.FIELDS]
-        shell = Mutator([self.form(b"\x01", b"\x02", self.FIELDS)], f"{seed} shell")
+        shell = Mutator([form(b"\x01", b"\x02", self.FIELDS)], f"{seed} shell")
 
         def one() -> bytes:
             chance = rng.random()
@@ -199,10 +158,10 @@ class Uploads(Web):
             number = rng.randrange(len(self.pairs))
             before, after = self.pairs[number]
             if chance < 0.66:
-                return self.form(images[number](), after, ())
+                return form(images[number](), after, ())
             if chance < 0.83:
                 given = tuple((n, v()) for (n, _), v in zip(self.FIELDS, values, strict=True))
-                return self.form(before, after, given)
+                return form(before, after, given)
             return shell().replace(b"\x01", before).replace(b"\x02", after)
 
         return one
@@ -212,19 +171,6 @@ class Uploads(Web):
         kind, _, body = data.partition(b"\n")
         headers = [("host", "localhost"), ("content-type", kind.decode("latin-1"))]
         self.ask("POST", "/api/jobs", headers, body)
-
-    @staticmethod
-    def form(before: bytes, after: bytes, fields: Sequence[tuple[str, bytes]]) -> bytes:
-        """The value of Content-Type, and the body from the next line on."""
-        parts = [(f'name="{name}"', value) for name, value in fields]
-        parts += [('name="before"; filename="old.tif"', before),
-                  ('name="after"; filename="new.tif"', after)]  # fmt: skip
-        body = b"".join(
-            b"--%s\r\nContent-Disposition: form-data; %s\r\n\r\n%s\r\n"
-            % (BOUNDARY, head.encode(), value)
-            for head, value in parts
-        )
-        return b"multipart/form-data; boundary=%s\n%s--%s--\r\n" % (BOUNDARY, body, BOUNDARY)
 
 
 class Records(Web):

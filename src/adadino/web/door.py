@@ -6,7 +6,8 @@ VRT in a JPEG's comment names any file of the machine, or any address on its net
 - The format is told by the first bytes, must be GeoTIFF, PNG or JPEG, and its driver is named to
   GDAL, at every opening. `GDAL_SKIP` alone is not enough: warping registers the VRT driver again.
 - Files beside the image (`.aux.xml`, `.ovr`, `.msk`, world files) are not looked for.
-- A TIFF that names a file of overviews in its tags is refused, since GDAL would open it.
+- A TIFF that names a file of overviews or of places in its tags is refused, since GDAL would
+  open it.
 - Sizes are those of what was finally opened.
 
 `narrow_gdal` gives the environment of the processes in which strangers' files are opened; there
@@ -32,9 +33,12 @@ HEAD = 32
 """The bytes that say what a file is."""
 DRIVERS = frozenset({"GTiff", "COG", "PNG", "JPEG", "MEM", "Memory", "GPKG", "GeoJSON"})
 """What a job reads and writes; the other drivers of GDAL are not registered there."""
+ELSEWHERE = ("OVERVIEWS", "GEOLOCATION")
+"""Domains of metadata whose items name files that GDAL opens: overviews, and arrays to warp by."""
 _OPTIONS: dict[str, Any] = {
     "GDAL_DISABLE_READDIR_ON_OPEN": "EMPTY_DIR",
     "GDAL_PAM_ENABLED": "NO",
+    "GDAL_PNG_WHOLE_IMAGE_OPTIM": "NO",  # it reads a PNG that was cut as if nothing were missing
     "CPL_VSIL_CURL_ALLOWED_FILENAME": "none",
 }
 
@@ -75,8 +79,9 @@ def open_foreign(path: str | PathLike[str], name: str | None = None) -> Any:
         with rasterio.Env(**_OPTIONS), _opening, warnings.catch_warnings():
             warnings.simplefilter("ignore", NotGeoreferencedWarning)  # pixel mode is welcome
             dataset = rasterio.open(file, driver=kind)
-            elsewhere = dataset.tags(ns="OVERVIEWS")
-            beside = [other for other in dataset.files if Path(other) != file]
+            elsewhere = any(dataset.tags(ns=domain) for domain in ELSEWHERE)
+            # Asked last: to list the files of an image, GDAL opens the overviews that it names.
+            beside = [] if elsewhere else [one for one in dataset.files if Path(one) != file]
     except (RasterioError, CPLE_BaseError, OSError, ValueError) as error:
         raise InputError(
             f"{name} cannot be read as an image; is it damaged or cut? Copy it again."

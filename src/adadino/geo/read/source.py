@@ -26,6 +26,7 @@ import numpy as np
 import rasterio
 from affine import Affine
 from numpy.typing import NDArray
+from pyproj.exceptions import ProjError
 from rasterio._err import CPLE_BaseError
 from rasterio.enums import MaskFlags, Resampling
 from rasterio.errors import NotGeoreferencedWarning, RasterioError, RasterioIOError
@@ -102,8 +103,10 @@ def describe(
     shown = name or str(path)
     try:
         with open_file(path) as dataset:
-            return Grid.of(dataset), choose_bands(dataset, f"{role} ({shown})", bands)
-    except (RasterioError, CPLE_BaseError) as error:  # tags are read when they are first asked for
+            grid = Grid.of(dataset)
+            _ = grid.system  # some names of systems are more than pyproj takes
+            return grid, choose_bands(dataset, f"{role} ({shown})", bands)
+    except (RasterioError, CPLE_BaseError, ProjError) as error:  # tags are read when asked for
         raise InputError(
             f"cannot understand what {shown} says of itself: {error}; write it again with "
             "gdal_translate."

@@ -17,6 +17,7 @@ import os
 import selectors
 import signal
 import socket
+import stat
 import sys
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -107,7 +108,7 @@ class Parent:
         code = 1
         try:
             os.dup2(pipe, 1)
-            os.closerange(3, os.sysconf("SC_OPEN_MAX") if os.sysconf("SC_OPEN_MAX") > 0 else 4096)
+            _close_all()
             said = os.fdopen(os.dup(1), "w", buffering=1)
             os.dup2(2, 1)  # whatever a library prints must not be taken for an answer
             null = os.open(os.devnull, os.O_RDONLY)
@@ -132,6 +133,18 @@ class Parent:
     def _say(self, **message: object) -> None:
         with suppress(OSError):
             self._server.send(json.dumps(message).encode())
+
+
+def _close_all() -> None:
+    """Close sockets and pipes, other workers' among them.
+
+    Plain files stay: they are PROJ's databases, which libraries keep open and go on to read from by
+    number, whatever file that number would mean by then.
+    """
+    for name in os.listdir("/proc/self/fd"):  # noqa: PTH208
+        with suppress(OSError):  # the folder itself is in the list
+            if int(name) > 2 and not stat.S_ISREG(os.fstat(int(name)).st_mode):
+                os.close(int(name))
 
 
 def _end_of(status: int) -> dict[str, object]:

@@ -261,11 +261,11 @@ def environment() -> dict[str, str]:
 
 
 def used_memory(process: int) -> int:
-    """Bytes that a process uses alone; 0 where the system does not tell, or it has ended."""
+    """Bytes that a process uses alone or shares by no file; 0 where the system does not tell."""
     with suppress(OSError, ValueError, IndexError):
-        for line in Path(f"/proc/{process}/status").read_text().splitlines():
-            if line.startswith("RssAnon:"):
-                return int(line.split()[1]) * 1024
+        lines = Path(f"/proc/{process}/status").read_text().splitlines()
+        counted = [line for line in lines if line.startswith(("RssAnon:", "RssShmem:"))]
+        return sum(int(line.split()[1]) * 1024 for line in counted)
     return 0
 
 

@@ -2,7 +2,8 @@
 
 - **Landlock** (Linux 5.13 and newer) closes every file that is not named. It can only be narrowed,
   which is why a process serves one job and ends.
-- **seccomp** refuses sockets of every kind, other processes' memory, and the calls by which a
+- **seccomp** refuses sockets of every kind, other processes and their memory, new processes on a
+  CPU, what Landlock leaves open on closed files (modes, times, watching), and the calls by which a
   kernel is reconfigured. Landlock's own network rules cover TCP alone.
 - **no_new_privs**, and no capability but reading and writing files: a server that root started
   does not hand root's powers on.
@@ -45,7 +46,7 @@ _OF_FILES = _EXECUTE | _WRITE_FILE | _READ_FILE | _TRUNCATE | _IOCTL
 _RIGHTS = {1: (1 << 13) - 1, 2: (1 << 14) - 1, 3: (1 << 15) - 1, 4: (1 << 15) - 1}
 """All rights of each version of the interface; from the fifth on, those of devices as well."""
 
-_DENIED = {
+_DENIED: dict[str, tuple[int, int | None]] = {
     # Other machines and other processes.
     "socket": (41, 198), "socketpair": (53, 199), "connect": (42, 203), "bind": (49, 200),
     "listen": (50, 201), "accept": (43, 202), "accept4": (288, 242), "io_uring_setup": (425, 425),
@@ -57,8 +58,28 @@ _DENIED = {
     "keyctl": (250, 219), "add_key": (248, 217), "request_key": (249, 218),
     "open_by_handle_at": (304, 265), "kexec_load": (246, 104), "init_module": (175, 105),
     "finit_module": (313, 273), "userfaultfd": (323, 282), "memfd_secret": (447, 447),
+    # Signals to others, and their priorities. Landlock knows signals from its sixth version on.
+    "kill": (62, 129), "tkill": (200, 130), "rt_sigqueueinfo": (129, 138),
+    "rt_tgsigqueueinfo": (297, 240), "pidfd_send_signal": (424, 424), "setpriority": (141, 140),
+    "sched_setscheduler": (144, 119), "sched_setparam": (142, 118), "sched_setattr": (314, 274),
+    "ioprio_set": (251, 30), "process_madvise": (440, 440), "move_pages": (279, 239),
+    "migrate_pages": (256, 238),
+    # Memory and messages that processes share by a number.
+    "shmget": (29, 194), "shmat": (30, 196), "msgget": (68, 186), "semget": (64, 190),
+    "mq_open": (240, 180), "mq_unlink": (241, 181),
+    # What Landlock leaves open on files that are closed: modes, owners, times, labels, watching.
+    "chmod": (90, None), "fchmod": (91, 52), "fchmodat": (268, 53), "fchmodat2": (452, 452),
+    "chown": (92, None), "fchown": (93, 55), "lchown": (94, None), "fchownat": (260, 54),
+    "utime": (132, None), "utimes": (235, None), "futimesat": (261, None), "utimensat": (280, 88),
+    "setxattr": (188, 5), "lsetxattr": (189, 6), "fsetxattr": (190, 7), "removexattr": (197, 14),
+    "lremovexattr": (198, 15), "fremovexattr": (199, 16), "setxattrat": (463, 463),
+    "removexattrat": (466, 466), "inotify_add_watch": (254, 27), "fanotify_init": (300, 262),
 }  # fmt: skip
 """Calls that are refused, with their numbers on x86-64 and on arm64."""
+_OF_OTHERS = {"prlimit64": (302, 261), "sched_setaffinity": (203, 122)}
+"""Calls that are allowed for the process itself, whose number is 0 there."""
+_FORK: dict[str, tuple[int, int | None]] = {"fork": (57, None), "vfork": (58, None)}
+_CLONE, _TGKILL, _CLONE_THREAD = (56, 220), (234, 131), 0x10000
 _ARCHITECTURES = {"x86_64": (0xC000003E, 0), "aarch64": (0xC00000B7, 1)}
 _KEPT_CAPABILITIES = (1 << 1) | (1 << 2)  # a data folder may be readable to root alone
 
@@ -98,7 +119,7 @@ def confine(reach: Reach) -> dict[str, bool]:
     held = {"no_new_privs": libc.prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0}
     held["landlock"] = _landlock(libc, reach)
     held["limits"] = _limit(reach)
-    held["seccomp"] = _seccomp(libc)
+    held["seccomp"] = _seccomp(libc, alone=not reach.cuda)  # kernels for a GPU need a compiler
     return held
 
 
@@ -206,22 +227,33 @@ def _allow(libc: ctypes.CDLL, rules: int, path: Path, rights: int, how: int = 0)
         os.close(handle)
 
 
-def _seccomp(libc: ctypes.CDLL) -> bool:
-    """Refuse the calls of `_DENIED` with EPERM, and calls of another architecture at all."""
+def _seccomp(libc: ctypes.CDLL, *, alone: bool) -> bool:
+    """Refuse the calls of `_DENIED` with EPERM, and calls of another architecture at all.
+
+    `alone` refuses new processes too: one would outlive this one, and its limits.
+    """
     known = _ARCHITECTURES.get(platform.machine())
     if known is None:
         return False
     audit, column = known
-    refused = [numbers[column] for numbers in _DENIED.values()]
-    load, equal, at_least, answer = 0x20, 0x15, 0x35, 0x06
+    load, equal, at_least, any_of, answer = 0x20, 0x15, 0x35, 0x45, 0x06
     allow, deny, kill = 0x7FFF0000, 0x00050001, 0x80000000
     program = [(load, 0, 0, 4), (equal, 1, 0, audit), (answer, 0, 0, kill), (load, 0, 0, 0)]
     if column == 0:  # x32 numbers the same calls a second time
         program += [(at_least, 0, 1, 0x40000000), (answer, 0, 0, deny)]
-    for number in refused:
+    refused = [numbers[column] for numbers in (_DENIED | (_FORK if alone else {})).values()]
+    for number in filter(None, refused):
         # glibc falls back to `clone` when `clone3`, whose flags a filter cannot read, is not there.
         error = 0x00050026 if number == 435 else deny  # ENOSYS
         program += [(equal, 0, 1, number), (answer, 0, 0, error)]
+    # Of these the first argument decides.
+    judged = [(numbers[column], equal, 0) for numbers in _OF_OTHERS.values()]
+    judged.append((_TGKILL[column], equal, os.getpid()))
+    if alone:
+        judged.append((_CLONE[column], any_of, _CLONE_THREAD))
+    for number, test, value in judged:
+        program += [(equal, 0, 4, number), (load, 0, 0, 16), (test, 1, 0, value),
+                    (answer, 0, 0, deny), (answer, 0, 0, allow)]  # fmt: skip
     program.append((answer, 0, 0, allow))
     code = b"".join(struct.pack("HBBI", *line) for line in program)
     kept = ctypes.create_string_buffer(code, len(code))
