@@ -24,7 +24,7 @@ from adadino.errors import ConfigError, InputError
 from adadino.files import locked
 from adadino.geo.polygons.vector import check_limits
 from adadino.runtime.protocol import Runner
-from adadino.scene.facts import option_facts
+from adadino.scene.facts import ANSWERS, option_facts
 from adadino.scene.options import SceneOptions
 from adadino.scene.pace import Pace, Report
 from adadino.scene.predict import open_model
@@ -185,7 +185,7 @@ def _facts(job: Job, side: int) -> dict[str, object]:
         "probability": job.probability,
         "threshold": job.options.threshold,
         **option_facts(job.options),
-        "version": job.version,
+        "version": ANSWERS,
     }
 
 

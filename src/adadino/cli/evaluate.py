@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from adadino.cli.output import Json, Quiet, json_text, print_json, print_table, progress
+from adadino.scene.options import SceneOptions
 
 if TYPE_CHECKING:
     from adadino.data.folder import PairFolder
@@ -36,7 +37,9 @@ def command(
     ] = None,
     k: Annotated[int | None, typer.Option(help="FFN chunks to execute.")] = None,
     tile: Annotated[int | None, typer.Option(help="Score tiles of this side.")] = None,
-    threshold: Annotated[float, typer.Option(help="Probability from which a pixel changed.")] = 0.5,
+    threshold: Annotated[
+        float, typer.Option(help="Probability from which a pixel changed.")
+    ] = SceneOptions.threshold,
     output: Annotated[
         Path | None,
         typer.Option("-o", "--output", help="Folder for scores, per-tile CSV and PR curve."),

@@ -14,12 +14,10 @@ from typing import Any
 import adadino
 from adadino.model.detector import Detector
 from adadino.model.weights import fingerprint
+from adadino.scene.options import SceneOptions
 
 FORMAT = 1
 CLASSES = ("unchanged", "changed")
-THRESHOLD = 0.5
-TILE, OVERLAP = 256, 64
-"""Side of a tile and what neighbours share, as `adadino predict` does it."""
 DINOV3 = "code and trained parts Apache-2.0; contains backbone weights under the DINOv3 License"
 
 
@@ -45,9 +43,9 @@ def metadata_of(model: Detector, **facts: Any) -> dict[str, Any]:
         "normalization": {**model.normalize.values, "inside": True},
         "enlarged": 1 if model.dino is None else config.scale,
         "classes": list(CLASSES),
-        "threshold": THRESHOLD,
+        "threshold": SceneOptions.threshold,
         "stride": model.stride,
-        "tile": TILE,
+        "tile": SceneOptions.tile,
         **facts,
     }
 
@@ -65,8 +63,8 @@ def deepness(*, tile: int, resolution: float) -> dict[str, Any]:
         "resolution": resolution,
         "tile_size": tile,
         "tiles_size": tile,
-        "tiles_overlap": round(100 * OVERLAP / TILE),  # per cent
-        "seg_thresh": THRESHOLD,
+        "tiles_overlap": round(100 * SceneOptions.overlap / SceneOptions.tile),  # per cent
+        "seg_thresh": SceneOptions.threshold,
         "seg_small_segment": 0,
         "standardization_mean": [0.0] * 6,
         "standardization_std": [1.0] * 6,

@@ -15,12 +15,13 @@ from torch.export import ExportedProgram
 from adadino.errors import AdaDINOError, ConfigError, WriteError
 from adadino.export.check import SHAPES, TOLERANCE, Float, Run, refuse, worst_difference
 from adadino.export.freeze import Pairs, choose_chunks, freeze_chunks
-from adadino.export.metadata import TILE, as_text, deepness, metadata_of
+from adadino.export.metadata import as_text, deepness, metadata_of
 from adadino.export.portable import PairGraph, SixBandGraph, portable
 from adadino.export.trace import to_onnx, trace
 from adadino.files import atomic, sole_writer
 from adadino.model.adadino import AdaDINO
 from adadino.model.detector import Detector
+from adadino.scene.options import SceneOptions
 
 SUFFIXES = (".onnx", ".pt2")
 LARGEST_ONNX = 2**31 - 2**20
@@ -111,7 +112,7 @@ def export(
     pair = PairGraph(copy.half() if options.half else copy, k=ran).eval()
 
     tolerance = TOLERANCE[options.precision]
-    size = options.size or (TILE if options.deepness else None)
+    size = options.size or (SceneOptions.tile if options.deepness else None)
     metadata = metadata_of(
         model,
         k=k,
