@@ -194,6 +194,7 @@ def campaign(
                 return
             found = feed(target, place, count=count, seed=seed, seconds=seconds)
             _write(found, place)
+            target.close()
 
         started = time.monotonic()
         child = forked(work, place / "log")

@@ -70,6 +70,11 @@ class Polyglot(Target):
         self.sample = Served(self.folder / "served", self.watch) if self.served else None
         self.watch.touched()
 
+    def close(self) -> None:
+        """End the server."""
+        if self.sample is not None:
+            self.sample.close()
+
     def seeds(self) -> Sequence[bytes]:
         """Images that carry harmless words."""
         self.begin()

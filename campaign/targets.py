@@ -50,6 +50,9 @@ class Target(ABC):
             AdaDINOError: The only way to refuse.
         """
 
+    def close(self) -> None:  # noqa: B027, most have nothing to end
+        """End what it started."""
+
     def inputs(self, seed: int) -> Any:
         """A callable that gives the next input."""
         return Mutator(self.seeds(), f"{seed} {self.name}", self.head)

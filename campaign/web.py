@@ -46,6 +46,10 @@ class Web(Target):
         self.kept = {path.name for path in self.service.store.folder.iterdir()} | {KEY}
         self.loop = asyncio.new_event_loop()
 
+    def close(self) -> None:
+        """End its workers."""
+        self.service.stop()
+
     def ask(
         self, method: str, target: str, headers: Sequence[tuple[str, str]], body: bytes
     ) -> None:
