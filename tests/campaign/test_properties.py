@@ -24,6 +24,7 @@ from adadino.area.pairs import read_pairs
 from adadino.data.prepare.manifest import FILE_NAME, Manifest
 from adadino.errors import AdaDINOError, ConfigError, DataError, InputError
 from adadino.training.config import RunConfig, load_run
+from campaign import asgi
 
 LONGEST = 1500
 SHARED = settings(
@@ -268,6 +269,6 @@ def test_a_form_is_taken_or_refused(form, fields, which):
         for name, text in fields.items()
     ]
     try:
-        form.take(form.form(*form.pairs[which], given_))
+        form.take(asgi.form(*form.pairs[which], given_))
     except AdaDINOError as error:
         refused(error)

@@ -40,13 +40,18 @@ def test_a_link_brings_back_threshold_smallest_polygon_and_place(browser, server
     page.wait_for_url(re.compile(r"#job=[\w-]+&threshold=0.35&smallest=[\d.]+&map=[-\d.,]+$"))
     smallest = page.locator("#min-area-value").inner_text()
     page.wait_for_load_state("networkidle")
-    wanted = page.url, watched.count, watched.resolution
+    link = page.locator("a[data-file='mask.tif']").get_attribute("href")
+    with server.client() as client:
+        shown = client.get(link.replace("mask.tif", "polygons")).json()["count"]
+    api.expect(page.locator("#count")).to_have_text(str(shown))
+    wanted = page.url, shown, watched.resolution
     other = Watched(browser, server)  # somebody else
     other.page.goto("about:blank")
     other.page.goto(page.url)
     page.reload()
     for opened in (watched, other):
         opened.ready()
+        api.expect(opened.page.locator("#count")).to_have_text(str(shown))
         assert opened.page.locator("#threshold-value").inner_text() == "0.35"
         assert opened.page.locator("#min-area-value").inner_text() == smallest
         opened.page.wait_for_timeout(400)  # the address is written with a delay

@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from adadino.data.synthetic.world import write_geotiff_pair
+from adadino.data.synthetic import write_geotiff_pair
 from adadino.web.http.identity import Identities
 from adadino.web.jobs.process import _plain, used_memory
 from adadino.web.jobs.records import Job

@@ -91,8 +91,8 @@ class Progress:
             text = f"{self.label} {message}".rstrip()
         if self.bar is not None:
             self.bar.update(self.task, completed=done, total=total or None, description=text)
-        elif not self.quiet and not total:
-            typer.echo(text, err=True)
+        elif not total:
+            return  # a phase: a line for each would be more than what there is to know
         elif not self.quiet:
             tenth = 10 * done // max(total, 1)
             if tenth != self.shown:

@@ -43,8 +43,11 @@ def command(
     json: Json = False,
 ) -> None:
     """Find what changed between two images of one place, on the first one's grid."""
+    from adadino.runtime.exported import is_exported
     from adadino.scene import predict_scene
 
+    if backbone is not None and is_exported(model):
+        raise typer.BadParameter(f"{model} holds its backbone; leave --backbone out")
     with _kept_rows(output), progress("predicting", quiet=quiet or json) as report:
         result = predict_scene(
             before,

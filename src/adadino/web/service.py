@@ -69,7 +69,7 @@ class Service:
             place=self.manager.place(job.id) if job.state == "queued" else None,
             estimate_s=self.manager.estimates.seconds(job.model, job.pixels),
             progress=self.manager.progress(job.id) if job.state == "running" else None,
-            own=job.client == identity.owner,
+            own=identity.owns(job.client),
         )
 
     def display(self, job: Job) -> Display:

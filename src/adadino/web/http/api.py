@@ -60,7 +60,9 @@ def job_routes(service: Service) -> APIRouter:
     def listing(request: Request) -> JobsOut:
         """The newest first. Others' jobs are not listed; who knows an id may open it."""
         identity = request.state.identity
-        own = [job for job in service.store.all() if job.client in (identity.owner, "demo")]
+        own = [
+            job for job in service.store.all() if identity.owns(job.client) or job.client == "demo"
+        ]
         return JobsOut(jobs=[service.public(job, identity) for job in own])
 
     @router.get(
@@ -100,7 +102,7 @@ def _check_owner(service: Service, job_id: str, identity: Identity) -> None:
     job = service.store.get(job_id)
     if job.source == "demo":
         raise RefusedError(409, "the demo is everybody's and stays.")
-    if job.client != identity.owner:
+    if not identity.owns(job.client):
         raise RefusedError(403, "only who asked for a job may end it.")
 
 

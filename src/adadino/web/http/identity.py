@@ -45,6 +45,8 @@ class Identity:
     """Who asks, as digests: nothing here names a person or an address."""
 
     owner: str
+    former: str | None
+    """Who it was to version 0.1, which took any cookie as it came."""
     payer: str
     name: str | None
     """The name of the token, if there is one."""
@@ -55,6 +57,10 @@ class Identity:
     secure: bool
     """Whether the request came by TLS."""
     address: str
+
+    def owns(self, client: str) -> bool:
+        """Whether a job is this client's; those of version 0.1 know its cookie."""
+        return client in (self.owner, self.former)
 
 
 class Identities:
@@ -69,6 +75,7 @@ class Identities:
         address, own = self._address(request)
         cookie = cookies_of(request.headers).get(CLIENT_COOKIE)
         known = self._unsigned(cookie, "client")
+        plain = known or cookie
         fresh = secrets.token_urlsafe(16) if known is None else None
         name = token.name if token is not None and token.name else None
         if name is not None:
@@ -80,6 +87,7 @@ class Identities:
         payer = f"token {name}" if name is not None else f"address {address}"
         return Identity(
             owner=_digest(owner),
+            former=None if plain is None else _digest(plain),
             payer=_digest(payer),
             name=name,
             fresh=None if fresh is None else self._signed(fresh, "client"),
