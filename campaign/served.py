@@ -24,7 +24,7 @@ class Served:
 
     def __init__(self, folder: Path, watch: Watch) -> None:
         """Start it and wait until its model is measured."""
-        from adadino.model import checkpoint
+        from adadino import checkpoint
         from adadino.web.app import create_app
         from adadino.web.settings import ModelChoice, Settings
         from campaign.commands import SMALL, random_model

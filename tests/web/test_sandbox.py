@@ -76,7 +76,7 @@ class World:
             seen.append(reach)
             raise KeyError("that is all")
 
-        self.service.workers.start = start  # type: ignore[method-assign]
+        self.service.asking.workers.start = start  # type: ignore[method-assign]
         nobody = SimpleNamespace(
             state=SimpleNamespace(identity=SimpleNamespace(payer="p")),
             receive=lambda: asyncio.Event().wait(),
@@ -101,12 +101,12 @@ class World:
             return manager._reach(self.stored), [self.data / "before.tif", self.data / "after.tif"]
         if kind == "probe":
             path = self.data / "before.tif"
-            return self.asked(lambda request: service.probe(request, path, "a")), [path]
+            return self.asked(lambda request: service.asking.probe(request, path, "a")), [path]
         if kind == "preview":
             path = self.data / "before.tif"
-            return self.asked(lambda request: service.preview(request, path, "a")), [path]
+            return self.asked(lambda request: service.asking.preview(request, path, "a")), [path]
         made = self.asked(
-            lambda request: service.made(request, self.upload.id, "mask", "m.tif", {}, str)
+            lambda request: service.asking.made(request, self.upload.id, "mask", "m.tif", {}, str)
         )
         return made, [mine / "before.tif"]
 
