@@ -8,7 +8,7 @@ STAMP := $(VENV)/.installed
 SUPPLY := .venv-supply
 EXTRAS := train geo hub web ray pretrain export
 
-.PHONY: setup demo test lint check docs lock sbom audit clean
+.PHONY: setup demo test test-all lint check docs lock sbom audit clean
 
 setup: $(STAMP)
 
@@ -22,7 +22,12 @@ $(STAMP): pyproject.toml constraints.txt
 demo: setup
 	$(BIN)/adadino demo
 
+# What a change breaks shows here within minutes; test-all has the slow rest: killed runs, clusters,
+# exports, several processes.
 test: setup
+	$(BIN)/python -m pytest -n 2 --dist loadfile -m "not slow" $(PYTEST)
+
+test-all: setup
 	$(BIN)/python -m pytest -n 2 --dist loadfile $(PYTEST)
 
 lint: setup
