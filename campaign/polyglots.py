@@ -61,7 +61,7 @@ class Polyglot(Target):
         for width, height in SIDES:
             for container in ("png-text", "tiff-software"):
                 path = self.inbox / f"good-{container[:4]}-{width}-{height}"
-                rng = random.Random(2)
+                rng = random.Random(2)  # one that places a TIFF on the ground
                 path.write_bytes(CONTAINERS[container](b"good", width, height, rng))
                 self.good[container[:4].rstrip("-"), width, height] = path
         with rasterio.open(self.good["tiff", 64, 48]) as dataset, WarpedVRT(dataset) as warped:
@@ -118,7 +118,7 @@ class Polyglot(Target):
         width, height = map(int, size)
         path = self.inbox / f"bad{SUFFIX[container.partition('-')[0]]}"
         path.write_bytes(image)
-        outcome = "refused"
+        outcome, self.partner = "refused", "png"
         try:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")
@@ -131,7 +131,7 @@ class Polyglot(Target):
             path.unlink()
             chance = zlib.crc32(data)
             if self.sample is not None and chance % SAMPLE == 0:
-                other = self._partner(path, width, height).read_bytes()
+                other = self.good[self.partner, width, height].read_bytes()
                 whole = chance % (SAMPLE * WHOLE) == 0
                 self.sample.send(image, other, (width, height), whole=whole)
                 self.counts["upload", self.sample.state] += 1
@@ -148,6 +148,7 @@ class Polyglot(Target):
                 raise AssertionError(f"{dataset.shape} is not the container's size")
             try:
                 small = (dataset.count, max(1, height // 4), max(1, width // 4))
+                self.partner = "png" if dataset.crs is None else "tiff"
                 self._check(dataset.read(out_dtype="float32"))  # as `Source` does
                 self._check(dataset.read(out_shape=small))
                 dataset.overviews(1), dataset.tags(), dataset.dataset_mask()
@@ -171,7 +172,7 @@ class Polyglot(Target):
         from adadino.geo.read.raster import open_pair
         from adadino.web.view.display import lay_out
 
-        other = self._partner(path, width, height)
+        other = self.good[self.partner, width, height]
         pair = (path, other) if width % 2 else (other, path)
         with rasterio.Env(), open_pair(*pair, open_file=self.open_file) as reader:
             window = Window(0, 0, min(64, reader.grid.width), min(48, reader.grid.height))
@@ -179,9 +180,6 @@ class Polyglot(Target):
             for image in (seen.before, seen.after):
                 self._check(image * 255)
             lay_out(reader.grid)
-
-    def _partner(self, path: Path, width: int, height: int) -> Path:
-        return self.good["tiff" if path.suffix == ".tif" else "png", width, height]
 
     def _check(self, pixels: np.ndarray) -> None:
         problem = self.watch.leaked(pixels)

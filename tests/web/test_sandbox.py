@@ -247,6 +247,13 @@ def test_an_input_that_was_replaced_by_a_link_is_not_followed(world, tmp_path):
     assert {v for k, v in found.items() if k.startswith("read /")} == {"EACCES"}
 
 
+def test_a_record_that_a_worker_wrote_opens_no_other_file(world):
+    for name in (str(world.canary), f"../{world.other.id}/before.tif", "../.key"):
+        reach = world.service.manager._reach(replace(world.upload, before=name))
+        folder = world.service.store.path(world.upload.id)
+        assert {path.parent for path in reach.read if path.suffix != ""} == {folder}
+
+
 def test_the_server_counts_memory_of_every_kind():
     """Shared memory is no part of a limit on data."""
     import mmap

@@ -106,7 +106,8 @@ def describe(
             grid = Grid.of(dataset)
             _ = grid.system  # some names of systems are more than pyproj takes
             return grid, choose_bands(dataset, f"{role} ({shown})", bands)
-    except (RasterioError, CPLE_BaseError, ProjError) as error:  # tags are read when asked for
+    # Tags are read when they are first asked for. UnicodeError: GDAL quotes what is no text.
+    except (RasterioError, CPLE_BaseError, ProjError, UnicodeError) as error:
         raise InputError(
             f"cannot understand what {shown} says of itself: {error}; write it again with "
             "gdal_translate."
@@ -160,7 +161,7 @@ class Source:
             with rasterio.Env():  # GDAL's remarks go to the log instead of the terminal
                 read = self._read_warped if self.vrt else self._read_straight
                 values, valid = read(window)
-        except (RasterioError, CPLE_BaseError, OSError) as error:
+        except (RasterioError, CPLE_BaseError, OSError, UnicodeError) as error:
             raise InputError(
                 f"cannot read {self.name} at row {window.row_off}, column {window.col_off}: it is "
                 "truncated or damaged; copy or download it again."

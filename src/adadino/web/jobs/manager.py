@@ -259,9 +259,8 @@ class Manager:
 
     def _input(self, job: Job, name: str) -> Path:
         if job.source != "data":
-            if Path(name).name != name:
-                raise InputError("the job's record is damaged; upload the files again.")
-            return self.store.path(job.id) / name
+            # The name alone: a worker can write in its folder, the record of its job included.
+            return self.store.path(job.id) / Path(name).name
         if self.settings.data is None:
             raise InputError(
                 "the server no longer has the data folder this job is from; upload the files."

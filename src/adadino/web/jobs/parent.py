@@ -4,7 +4,8 @@
   A worker (`tasks`) inherits the imported libraries and the loaded models, confines itself
   (`sandbox`) and ends with its task.
 - The server sends a message on a socket for each task, with the pipe that the worker shall answer
-  on. When a worker has ended, this process writes its exit code there.
+  on. This process says on the socket when a worker began and ended: the worker itself may have been
+  taken over by the file it read.
 - It ends when the server does, and takes its workers along.
 
 Where forking is not safe (macOS, Windows), `main` with `alone` is one worker for one task.
@@ -21,7 +22,7 @@ import stat
 import sys
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -51,8 +52,8 @@ class Parent:
 
     def __init__(self, server: socket.socket) -> None:
         self._server = server
-        self._workers: dict[int, tuple[int, int, int]] = {}
-        """By number: process, its handle, and the pipe to the server."""
+        self._workers: dict[int, tuple[int, int]] = {}
+        """By number: process, and its handle."""
 
     def serve(self) -> None:
         """Get ready, then fork until the server is gone."""
@@ -98,7 +99,9 @@ class Parent:
         process = os.fork()
         if process == 0:
             self._become(asked["task"], held, pipe)
-        self._workers[number] = process, os.pidfd_open(process), pipe
+        os.close(pipe)
+        self._workers[number] = process, os.pidfd_open(process)
+        self._say(began=number, process=process)
         return int(number)
 
     def _become(self, task: dict[str, Any], held: Any, pipe: int) -> None:
@@ -119,15 +122,13 @@ class Parent:
             os._exit(code)
 
     def _bury(self, number: int) -> None:
-        process, handle, pipe = self._workers.pop(number)
+        process, handle = self._workers.pop(number)
         _, status = os.waitpid(process, 0)
         os.close(handle)
-        with suppress(OSError):
-            os.write(pipe, json.dumps(_end_of(status)).encode() + b"\n")
-        os.close(pipe)
+        self._say(ended=number, code=os.waitstatus_to_exitcode(status))
 
     def _end(self) -> None:
-        for process, _, _ in self._workers.values():
+        for process, _ in self._workers.values():
             os.kill(process, signal.SIGKILL)
 
     def _say(self, **message: object) -> None:
@@ -147,10 +148,6 @@ def _close_all() -> None:
                 os.close(int(name))
 
 
-def _end_of(status: int) -> dict[str, object]:
-    return {"event": "ended", "code": os.waitstatus_to_exitcode(status)}
-
-
 @contextmanager
 def _quiet_registration() -> Iterator[None]:
     """Keep GDAL from telling of every driver that `GDAL_SKIP` names and its build has not."""
@@ -163,8 +160,6 @@ def _quiet_registration() -> Iterator[None]:
             os.dup2(kept, 2)
             os.close(kept)
 
-
-Said = IO[str]
 
 if __name__ == "__main__":
     main(sys.argv[1:])

@@ -27,6 +27,8 @@ from adadino.web.jobs.sandbox import Reach, can_fork
 
 LOOK_S = 0.25
 """How often the memory and the time of a worker are looked at."""
+PATIENCE_S = 5.0
+"""How long the end of a worker is waited for that has said its last word."""
 LONGEST_LINE, MOST_EVENTS = 2**20, 1000
 """What is read ahead of a worker's answers: a stranger's file may have made it say anything."""
 
@@ -49,20 +51,31 @@ class OverLimitError(AdaDINOError):
 
 
 class Worker:
-    """One running worker."""
+    """One running worker.
+
+    A stranger's file may have taken it over, so that nothing it says is trusted: which process it
+    is and when it ended come from whoever started it.
+    """
 
     def __init__(self, answers: IO[bytes], kill: Callable[[], None]) -> None:
         self.process: int | None = None
-        """Its number, once it has said so."""
+        """Its number, once its parent has said so."""
         self.held: dict[str, bool] = {}
         """Which protections hold for it."""
         self._events: queue.Queue[dict[str, Any] | None] = queue.Queue(MOST_EVENTS)
         self._kill = kill
+        self._code: int | None = None
+        self._ended, self._sound = threading.Event(), True
         threading.Thread(target=self._listen, args=(answers,), daemon=True).start()
 
     def kill(self) -> None:
         """End it at once; `events` then ends too."""
         self._kill()
+
+    def end(self, code: int | None) -> None:
+        """Note that it has ended; for whoever started it."""
+        self._code = code
+        self._ended.set()
 
     def events(
         self, *, seconds: float | None = None, memory: int | None = None
@@ -85,15 +98,16 @@ class Worker:
             except queue.Empty:
                 self._look(until, memory)
                 continue
-            kind = None if event is None else event["event"]
-            if event is None or kind == "ended":
-                if not answered:
-                    raise WorkerEndedError(None if event is None else event["code"])
+            if event is None:
+                self.kill()  # it may have closed its pipe and gone on
+                self._ended.wait(timeout=PATIENCE_S)
+                if not answered or not self._sound:
+                    raise WorkerEndedError(self._code)
                 return
-            if kind == "started":
-                self.process, self.held = event["process"], event["held"]
+            if event["event"] == "started":
+                self.held = event["held"]
                 continue
-            answered = answered or kind in ("done", "failed")
+            answered = answered or event["event"] in ("done", "failed")
             yield event
             self._look(until, memory)
 
@@ -122,13 +136,44 @@ class Worker:
             raise OverLimitError(f"{over}; cut the scene, or use `adadino predict`.")
 
     def _listen(self, answers: IO[bytes]) -> None:
+        """Read the worker's lines; one that makes no sense is the last."""
         with answers:
             while line := answers.readline(LONGEST_LINE):
-                with suppress(ValueError, RecursionError):
-                    event = json.loads(line)
-                    if isinstance(event, dict) and "event" in event:
-                        self._events.put(event)
+                event = _parsed(line)
+                if event is None:
+                    self._sound = False
+                    self.kill()
+                    break
+                self._events.put(event)
         self._events.put(None)
+
+
+def _parsed(line: bytes) -> dict[str, Any] | None:
+    """An event with all its parts; None for anything else."""
+    try:
+        event = json.loads(line) if line.endswith(b"\n") else None
+    except (ValueError, RecursionError):
+        return None
+    parts = _PARTS.get(event.get("event", "")) if isinstance(event, dict) else None
+    if parts is None or not isinstance(event, dict):
+        return None
+    sound = all(isinstance(event.get(name), kind) for name, kind in parts.items())
+    return event if sound and event.get("phase", PHASES[0]) in PHASES else None
+
+
+PHASES = ("opening", "preparing", "predicting", "writing")
+_NUMBER = (int, float, type(None))
+_PARTS: dict[str, dict[str, Any]] = {
+    "started": {"held": dict},
+    "view": {"view": dict},
+    "progress": {
+        "phase": str, "done": int, "total": int, "tiles_per_s": _NUMBER, "mp_per_s": _NUMBER,
+        "eta_s": _NUMBER,
+    },
+    "failed": {"error": str, "disk": bool},
+    "done": {},
+}  # fmt: skip
+"""What each event must hold."""
 
 
 class Workers:
@@ -149,6 +194,8 @@ class Workers:
         self._control: socket.socket | None = None
         self._ready = threading.Event()
         self._problem: str | None = None
+        self._living: dict[int, Worker] = {}
+        """By the number that the parent knows them by."""
 
     def start(self, task: dict[str, Any], reach: Reach) -> Worker:
         """Start a worker on a task.
@@ -195,15 +242,16 @@ class Workers:
                 if control is None:
                     raise OSError("the parent is closed")
                 message = json.dumps({"start": number, "task": task}).encode()
+                worker = Worker(os.fdopen(ours, "rb"), lambda: self._tell(control, kill=number))
+                self._living[number] = worker
                 socket.send_fds(control, [message], [theirs])
         except OSError as error:
-            os.close(ours)
             raise AdaDINOError(
                 "the process that computes does not start; see the server's log."
             ) from error
         finally:
             os.close(theirs)
-        return Worker(os.fdopen(ours, "rb"), lambda: self._tell(control, kill=number))
+        return worker
 
     def _tell(self, control: socket.socket, **message: object) -> None:
         with suppress(OSError):
@@ -236,6 +284,18 @@ class Workers:
             gone = "the process that loads the models ended; see the server's log."
             self._problem = said["unusable"] if said else gone
         ready.set()
+        with suppress(OSError, ValueError):
+            while said := control.recv(2**16):
+                self._hear(json.loads(said))
+        for worker in list(self._living.values()):  # they went with their parent
+            worker.end(None)
+
+    def _hear(self, said: dict[str, Any]) -> None:
+        """What the parent says of a worker: that it has begun, or has ended."""
+        if "began" in said and said["began"] in self._living:
+            self._living[said["began"]].process = said["process"]
+        elif "ended" in said and (worker := self._living.pop(said["ended"], None)) is not None:
+            worker.end(said["code"])
 
     def _spawn(self, task: dict[str, Any]) -> Worker:
         process = subprocess.Popen(
@@ -250,7 +310,10 @@ class Workers:
                 json.dumps(self._setup).encode() + b"\n" + json.dumps(task).encode() + b"\n"
             )
             process.stdin.close()
-        return Worker(process.stdout, process.kill)
+        worker = Worker(process.stdout, process.kill)
+        worker.process = process.pid
+        threading.Thread(target=lambda: worker.end(process.wait()), daemon=True).start()
+        return worker
 
 
 def environment() -> dict[str, str]:

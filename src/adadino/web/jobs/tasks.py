@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import errno
 import json
-import os
 import re
 import traceback
 import warnings
@@ -74,7 +73,7 @@ def work(task: dict[str, Any], held: Held, said: IO[str]) -> None:
     given = task.pop("reach")
     paths = {name: tuple(map(Path, given[name])) for name in ("read", "write")}
     holds = confine(Reach(**given | paths))
-    tell(event="started", process=os.getpid(), held=holds)
+    tell(event="started", held=holds)
     names: dict[str, str] = task.pop("names", {})
     warnings.simplefilter("ignore")  # a result has those that matter, and the page says them
     try:
