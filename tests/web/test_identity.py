@@ -128,6 +128,9 @@ def test_a_trusted_proxy_says_who_comes_and_a_client_cannot(asked):
     assert at("9.9.9.9, 1.1.1.1") == at("1.1.1.1")  # the first was written by the client
     assert at("1.1.1.1, 10.0.0.7") == at("1.1.1.1")  # two proxies of ours
     assert at("[2001:db8::1]:443") == at("2001:db8::1")
+    assert at("2001:db8::1") == at("2001:db8::ffff")  # one client has all of a network
+    assert at("2001:db8::1") != at("2001:db9::1")
+    assert at("nonsense")["owner"] != at("nonsense")["owner"]
 
 
 def test_cookies_are_secure_when_the_request_came_by_tls(tmp_path):

@@ -154,8 +154,12 @@ def test_a_model_that_cannot_be_loaded_is_said(tmp_path):
 def test_no_secret_of_the_server_reaches_a_worker(monkeypatch):
     monkeypatch.setenv("ADADINO_TOKEN", "secret-of-mine")
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "secret-of-mine")
+    monkeypatch.setenv("DATABASE_URL", "secret-of-mine")
+    monkeypatch.setenv("OMP_NUM_THREADS", "3")
     found = environment()
     assert "secret-of-mine" not in found.values()
+    assert found["OMP_NUM_THREADS"] == "3"
+    assert "PATH" in found
     assert "VRT" in found["GDAL_SKIP"].split(",")
 
 

@@ -1,10 +1,8 @@
 """The page: swipe between the dates, move the threshold, click a polygon, take the files away.
 
-- `server` starts it, `app` puts it together, `settings` say how. `guard` and `connection` stand
-  before everything.
-- `jobs`: a folder for each (`records`, `store`), taken in turns (`manager`) by one process apart
-  (`worker`), so that whatever happens to a job, the server goes on serving.
-- What is shown is read from what a job left behind: `display` lays it out in zoom levels, `tiles`
-  draws it, `change` cuts it at a threshold. None of them loads the model.
-- `uploads`, `rasters` and `library` decide what comes in.
+- `server` starts it, `app` puts it together, `settings` say how, `service` holds what routes share.
+- `http` takes requests: who asks, what is taken in, what is answered.
+- `jobs` computes them: a folder for each, a queue, and one confined process for each task.
+- `view` draws what a job left behind. None of it loads the model.
+- `door` is the only place where a raster that is not ours is opened.
 """

@@ -73,6 +73,8 @@ class Identities:
     def identify(self, request: HTTPConnection, token: Token | None) -> Identity:
         """Who a request is from, given the token it came with."""
         address, own = self._address(request)
+        address = _counted(address)
+        own = own and address != "?"  # a socket without an address, or words of a proxy
         cookie = cookies_of(request.headers).get(CLIENT_COOKIE)
         known = self._unsigned(cookie, "client")
         plain = known or cookie
@@ -199,6 +201,17 @@ def _plain_address(text: str) -> str:
     if text.startswith("["):
         return text[1:].partition("]")[0]
     return text.partition(":")[0] if text.count(":") == 1 else text
+
+
+def _counted(address: str) -> str:
+    """The address that limits are counted by: of IPv6 the network, of which one client has all."""
+    try:
+        found = ipaddress.ip_address(address)
+    except ValueError:
+        return "?"
+    if found.version == 4:
+        return str(found)
+    return str(found.ipv4_mapped or ipaddress.ip_network((found, 64), strict=False))
 
 
 def _read_key(path: Path) -> bytes:

@@ -142,8 +142,7 @@ def _check_sizes(facts: dict[str, Facts], names: dict[str, str]) -> None:
 def _queued(job: Job, draft: Path, service: Service) -> Job:
     """Put a job in the queue, if it can be done in the time and on the disk that there is."""
     service.manager.estimates.check(job)
-    service.quotas.check_output(job.pixels)
-    service.store.add(job, draft)
+    service.quotas.admit(job, draft)
     service.manager.wake()
     return job
 

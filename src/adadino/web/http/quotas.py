@@ -10,8 +10,10 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 
 from adadino.web.http.problems import RefusedError
+from adadino.web.jobs.records import Job
 from adadino.web.jobs.store import JobStore
 from adadino.web.settings import Limits
 
@@ -58,14 +60,15 @@ class Quotas:
             with self._lock:
                 self._claims.discard(claim)
 
-    def check_output(self, pixels: int) -> None:
-        """Refuse a job whose results would not fit the disk.
+    def admit(self, job: Job, draft: Path) -> None:
+        """Put a job in the queue, if its results will fit the disk beside those of all others.
 
         Raises:
             RefusedError: They would not.
         """
         with self._lock:
-            self._check_disk(pixels * OUTPUT_BYTES)
+            self._check_disk(job.pixels * OUTPUT_BYTES)
+            self._store.add(job, draft)
 
     def _check(self, claim: Claim) -> None:
         limits = self._limits

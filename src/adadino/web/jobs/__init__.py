@@ -1,1 +1,8 @@
-"""Jobs: their records, their queue, and the process that computes them."""
+"""Jobs: their records, their queue, and the processes that compute them.
+
+- `records` is a job on disk, `store` the folder of all, `library` the images of `--data`.
+- `manager` decides who is next; `estimates` says how long it takes.
+- `process` is a worker as the server sees it; `parent` forks it; `tasks` is what it does, after
+  `sandbox` has confined it: `rasters` looks at an upload, `predict` runs the model.
+- `demo` is the job that the page opens on.
+"""

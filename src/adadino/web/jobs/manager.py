@@ -22,11 +22,12 @@ from adadino.web.jobs.estimates import Estimates, Ready, Speed
 from adadino.web.jobs.library import find_image
 from adadino.web.jobs.process import OverLimitError, Worker, WorkerEndedError, Workers
 from adadino.web.jobs.records import RECORD, RESULT, Job, check_view
-from adadino.web.jobs.sandbox import Reach
+from adadino.web.jobs.sandbox import Reach, has_gpu
 from adadino.web.jobs.store import JobGoneError, JobStore
 from adadino.web.settings import Settings
 
 MOST_ATTEMPTS = 3
+RESULT_BYTES = 2**20
 SWEEP_S = 600.0
 """How often old jobs are looked for."""
 
@@ -201,10 +202,17 @@ class Manager:
         return Reach(
             read=(*models, *inputs),
             write=() if job is None else (self.store.path(job.id),),
-            cuda=settings.device not in ("cpu", "mps"),
+            cuda=self._uses_gpu(),
             memory=limits.job_memory,
             seconds=limits.job_s * (os.cpu_count() or 1),
         )
+
+    def _uses_gpu(self) -> bool:
+        """Whether workers need a GPU's devices; one that computes on the CPU does not see them."""
+        if self.ready is not None:
+            return self.ready.device == "cuda"
+        device = self.settings.device
+        return has_gpu() if device == "auto" else device.startswith("cuda")
 
     def _run(self, job: Job) -> None:
         """Give a job to a worker and follow it to its end."""
@@ -271,7 +279,8 @@ class Manager:
         """Take a job's result; False if there is none, or none that can be read."""
         path = self.store.path(identity) / RESULT
         try:
-            facts = json.loads(path.read_text())
+            # Longer than any result is; a worker wrote it that had read a stranger's file.
+            facts = json.loads(path.read_bytes()[:RESULT_BYTES])
         except (OSError, ValueError, RecursionError):
             facts = None
         if not isinstance(facts, dict):

@@ -11,6 +11,7 @@ import itertools
 import json
 import os
 import queue
+import re
 import socket
 import subprocess
 import sys
@@ -317,10 +318,18 @@ class Workers:
 
 
 def environment() -> dict[str, str]:
-    """A worker's variables: none that holds a secret, and GDAL narrowed to our formats."""
-    secret = ("TOKEN", "SECRET", "PASSWORD", "CREDENTIAL", "_KEY", "AWS_", "AZURE_", "GS_")
-    kept = {k: v for k, v in os.environ.items() if not any(part in k.upper() for part in secret)}
+    """A worker's variables: those that libraries need, no secret, and GDAL narrowed."""
+    kept = {name: value for name, value in os.environ.items() if _KEPT.match(name)}
     return kept | narrow_gdal()
+
+
+_KEPT = re.compile(
+    r"(PATH|HOME|LANG|LANGUAGE|LC_\w+|TZ|TMPDIR|TEMP|TMP|VIRTUAL_ENV|LD_LIBRARY_PATH|PYTHON\w+"
+    r"|(OMP|MKL|KMP|GOMP|OPENBLAS|NUMEXPR)_\w+|(CUDA|NVIDIA|HIP|ROCR|HSA|TORCH\w*|PYTORCH|TRITON)_\w+"
+    r"|ADADINO_(CACHE|DEVICE)|XDG_CACHE_HOME|HF_(HOME|HUB_CACHE|HUB_OFFLINE)|PROJ_(LIB|DATA)|GDAL_DATA"
+    r"|SYSTEMROOT|WINDIR|APPDATA|LOCALAPPDATA|USERPROFILE|PATHEXT|COMSPEC)\Z"
+)
+"""What a worker keeps of the server's environment."""
 
 
 def used_memory(process: int) -> int:

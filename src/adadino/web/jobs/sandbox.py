@@ -148,6 +148,11 @@ def protections() -> list[tuple[str, bool, str]]:
     ]
 
 
+def has_gpu() -> bool:
+    """Whether there are devices of an NVIDIA or AMD GPU."""
+    return any(Path("/dev").glob("nvidia[0-9]*")) or Path("/dev/kfd").exists()
+
+
 def can_fork() -> bool:
     """Whether a warm process may fork one for each job: Linux alone promises it."""
     return sys.platform == "linux"
