@@ -295,6 +295,7 @@ def test_a_key_of_the_coordinate_system_that_lies_is_refused(tmp_path):
         describe(path, "before")
 
 
+@pytest.mark.slow
 def test_a_tag_that_is_no_text_prints_no_traceback(tmp_path):
     path = changed_tif(tmp_path, (b"<Item name", b"<Item n\xffme"))
     done = subprocess.run(

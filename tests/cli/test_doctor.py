@@ -37,6 +37,7 @@ def test_a_usable_machine_is_exit_code_0_and_every_line_says_what_it_means(adadi
     assert len(checks["bundled model"]["found"].split("sha256 ")[1].split(",")[0]) == 64
 
 
+@pytest.mark.slow
 def test_the_core_alone_is_usable_and_is_told_the_pip_command():
     code = f"""
 import sys

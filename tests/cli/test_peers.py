@@ -22,8 +22,9 @@ SMALL_BACKBONE = (
     *("--preset", "tiny", "--model.backbone.dim", 32, "--model.backbone.depth=4"),
     *("--model.backbone.heads", 2, "--model.backbone.ffn=64"),
 )
-LARGE = ("snunet", "changeformer")
-SLOW = [pytest.param(name, marks=pytest.mark.slow if name in LARGE else ()) for name in PEERS]
+QUICK = ("fc-ef", "tinycd", "peftcd")
+"""From scratch, on a pretrained trunk, and on the backbone: one of each with every change."""
+EVERY = [pytest.param(name, marks=() if name in QUICK else pytest.mark.slow) for name in PEERS]
 
 
 @pytest.fixture(scope="module")
@@ -58,7 +59,7 @@ def pixels(path):
         return np.moveaxis(raster.read([1, 2, 3]), 0, -1)
 
 
-@pytest.mark.parametrize("name", SLOW)
+@pytest.mark.parametrize("name", EVERY)
 def test_a_peer_is_trained_scored_applied_and_described(
     adadino, train, data, dates, tmp_path, name
 ):
@@ -183,6 +184,7 @@ def test_adadino_by_name_is_adadino(train, tmp_path):
     assert model.config.bscs.k == 3  # `--model NAME` and `--model.bscs.k` side by side
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("optimizer", "momentum"), [("adamw", 0.0), ("adam", 0.0), ("sgd", 0.0), ("sgd", 0.9)]
 )
@@ -230,6 +232,7 @@ def test_info_gives_the_count_that_was_published(adadino, name):
     assert f"{printed}M" in line
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", [name for name, spec in PEERS.items() if spec.trunk])
 def test_what_info_says_next_starts_the_trunk_from_imagenet(adadino, name):
     for said in (

@@ -88,7 +88,14 @@ def run_shell(block: Block, monkeypatch: pytest.MonkeyPatch) -> None:
             assert block.skipped, f"{block.place}: {words[0]} cannot be run here; say why with skip"
 
 
-@pytest.mark.parametrize("name", PAGES)
+QUICK = ("README.md", "docs/quickstart-analysts.md")
+"""Pages whose commands run with every change; `make test-all` runs those of all."""
+
+
+@pytest.mark.parametrize(
+    "name",
+    [name if name in QUICK else pytest.param(name, marks=pytest.mark.slow) for name in PAGES],
+)
 def test_what_a_page_says_works(name, reader, monkeypatch):
     namespace: dict[str, Any] = {}
     for block in blocks(PAGES[name]):

@@ -105,6 +105,7 @@ def test_rows_that_name_the_same_model_quote_the_same_figure():
             assert seen.setdefault(key, row.paper["f1"]) == row.paper["f1"], (table, row.name)
 
 
+@pytest.mark.slow
 def test_the_cost_of_every_efficiency_row_is_the_papers(tmp_path):
     for row in TABLES["efficiency"].rows:
         config = run_config(row, 0, Setting(out=tmp_path, data=tmp_path))

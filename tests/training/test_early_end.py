@@ -78,6 +78,7 @@ def test_out_of_memory_says_what_to_lower(data, tmp_path, monkeypatch):
     expect_one_epoch(tmp_path)
 
 
+@pytest.mark.slow
 def test_a_full_disk_says_so_and_spares_the_checkpoint(data, tmp_path, monkeypatch, trained):
     full = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
     after_one_epoch(monkeypatch, callbacks.pictures, "training_curves", raising(full))(tmp_path)
@@ -106,6 +107,7 @@ def test_dropout_goes_on_as_if_it_had_never_stopped(data, tmp_path, monkeypatch,
     assert same(trained(tmp_path / "cut"), whole)
 
 
+@pytest.mark.slow
 def test_a_disk_that_is_really_full_spares_the_checkpoint(data, tmp_path, monkeypatch, trained):
     with small_disk(tmp_path / "disk", 32 * 2**20) as disk:
         folder = disk / "run"

@@ -255,6 +255,7 @@ def test_a_checkpoint_without_its_settings_is_not_gone_on_with(data, tmp_path):
     assert (result.resumed, result.epochs) == (False, 1)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("peer", ["lite-unet", "changedino"])
 def test_a_random_trunk_is_said_with_the_way_out(data, tmp_path, peer):
     def begin(name, *more):
@@ -299,6 +300,7 @@ def test_more_processes_than_validation_tiles_are_refused(tmp_path):
         loaders.val_dataloader()
 
 
+@pytest.mark.slow
 def test_validation_every_second_epoch_leaves_rows_and_checkpoints_there(data, tmp_path):
     whole = run(data, tmp_path / "every", "train.epochs=4")
     result = run(data, tmp_path / "second", "train.epochs=4", "train.validate_every=2")

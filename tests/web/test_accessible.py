@@ -10,7 +10,7 @@ pytest.importorskip("axe_playwright_python", reason="pip install axe-playwright-
 SCREENS = {"phone": PHONE, "desk": {}}
 
 
-@pytest.fixture(params=["light", "dark"])
+@pytest.fixture(params=["light", pytest.param("dark", marks=pytest.mark.slow)])
 def scheme(request):
     return request.param
 

@@ -10,6 +10,7 @@ import pytest
 from adadino.data.synthetic import World, write_geotiff_pair
 from tests.web.browsing import PHONE, Watched, alter, api, slide, upload
 
+pytestmark = pytest.mark.slow  # a browser and a server for each; `make test-all` has them
 JOBS, INFO, POLYGONS = re.compile("/api/jobs$"), "**/api/info", "**/polygons?*"
 
 

@@ -224,6 +224,7 @@ def test_what_holds_is_what_was_promised(tried):
     assert tried["held"]["limits"]
 
 
+@pytest.mark.slow
 def test_torch_computes_with_two_threads(world):
     reach, opened = world.reach("upload")
     done = confined(reach, torch=True, open=opened, own=[str(p) for p in reach.write])
@@ -232,6 +233,7 @@ def test_torch_computes_with_two_threads(world):
     assert needed["torch"] == "done", needed
 
 
+@pytest.mark.slow
 def test_the_processor_time_has_an_end(world):
     reach = replace(world.reach("probe")[0], seconds=4.0)
     done = confined(reach, spin=True)

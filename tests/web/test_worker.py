@@ -127,6 +127,7 @@ def test_time_and_memory_have_an_end(workers, tmp_path):
             worker.result(**{"seconds": 100} | limit)
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not can_fork(), reason="workers are forked on Linux alone")
 def test_a_parent_that_died_is_replaced(model, tmp_path):
     opened = Workers(setup(model))
