@@ -47,7 +47,6 @@ def out(tmp_path_factory):
     return tmp_path_factory.mktemp("reproduce")
 
 
-@pytest.mark.slow
 def test_a_table_is_filled_in_then_skipped(out, monkeypatch):
     table = subset("ablation", "BSCS Top-6", "Static Top-6", "Bottom-6")
     setting = Setting(out=out, quick=True, seeds=(0, 1), overrides=SMALL)
@@ -124,7 +123,6 @@ def test_the_report_keeps_ours_and_the_papers_apart(out, tmp_path):
     assert Image.open(picture).size[0] > 400
 
 
-@pytest.mark.slow
 def test_protocol_tables_score_one_checkpoint(out):
     setting = Setting(out=out, quick=True, overrides=SMALL)
     before = set(out.glob("runs/*/*/last.ckpt"))

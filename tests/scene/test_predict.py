@@ -15,6 +15,8 @@ import torch.nn.functional as F
 from PIL import Image
 from typer.testing import CliRunner
 
+import adadino.scene.stream
+import adadino.scene.tiles  # noqa: F401, they are named where they are changed
 from adadino.checkpoint import save
 from adadino.cli.app import app
 from adadino.data.synthetic import make_pair, write_geotiff_pair
