@@ -135,6 +135,8 @@ def test_no_path_leads_out(tmp_path, path):
 def test_models_are_named_without_their_folders():
     chosen = choose_models(["tiny", "runs/levir/best", "x=/srv/a", "/srv/tiny"])
     assert [choice.name for choice in chosen] == ["tiny", "levir/best", "x", "tiny (2)"]
+    runs = choose_models(["runs/levir/final", "runs/clcd/final"])
+    assert [choice.name for choice in runs] == ["levir/final", "clcd/final"]
     assert [choice.source for choice in chosen][2:] == ["/srv/a", "/srv/tiny"]
 
 

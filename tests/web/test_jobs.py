@@ -91,6 +91,29 @@ def test_bands_and_scale_are_those_that_were_asked_for(client, server, tmp_path)
     assert red.mean() == pytest.approx(255 * 1000 / 1250, abs=4)
 
 
+def test_a_scene_in_a_local_system_is_computed_and_measured_in_metres(client, server, tmp_path):
+    local = rasterio.crs.CRS.from_wkt('LOCAL_CS["site",UNIT["metre",1]]')
+    images = []
+    for seed in (1, 2):
+        values = np.random.default_rng(seed).integers(0, 255, (3, 96, 96), np.uint8)
+        with rasterio.open(
+            tmp_path / f"{seed}.tif", "w", driver="GTiff", width=96, height=96, count=3,
+            dtype="uint8", crs=local, transform=rasterio.Affine(2, 0, 10, 0, -2, 300),
+        ) as dataset:  # fmt: skip
+            dataset.write(values)
+        images.append((tmp_path / f"{seed}.tif").read_bytes())
+    job = client.post("/api/jobs", files=files(*images, ("a.tif", "b.tif"))).json()
+    job = server.wait(job["id"], "done", "failed")
+    assert job["state"] == "done", job["error"]
+    assert job["view"]["mercator"] is None
+    at = f"/api/jobs/{job['id']}"
+    assert client.get(f"{at}/polygons").json()["unit"] == "m2"
+    assert client.get(f"{at}/result.gpkg").status_code == 200
+    refused = client.get(f"{at}/result.geojson")
+    assert (refused.status_code, "local system" in refused.json()["error"]) == (422, True)
+    client.delete(at)
+
+
 @pytest.mark.parametrize(
     ("asked", "says"),
     [({"bands": "1,2"}, "three band numbers"), ({"bands": "0"}, "three band numbers"),

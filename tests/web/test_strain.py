@@ -21,7 +21,7 @@ from PIL import Image
 from adadino.data.synthetic import write_geotiff_pair
 from adadino.errors import WriteError
 from adadino.web.app import create_app
-from adadino.web.http import body, connection
+from adadino.web.http import body, connection, guard
 from adadino.web.jobs import store, tasks
 from adadino.web.jobs.demo import demo_job, unpack_demo
 from adadino.web.jobs.predict import load_models, predict_job
@@ -203,6 +203,20 @@ def test_an_upload_that_stops_or_drips_is_refused_and_leaves_nothing(
         assert says in answer
         assert left(tmp_path) == []
         assert answers(address)
+
+
+def test_a_login_that_drips_is_not_waited_for_as_an_upload_is(monkeypatch, tmp_path):
+    monkeypatch.setattr(body, "DRAIN_S", 0.2)
+    monkeypatch.setattr(guard, "_LOGIN", Limits(idle_s=0.3, upload_s=0.5))
+    app = create_app(
+        Settings(jobs=tmp_path / "jobs", demo=False, tokens=("correct horse battery",))
+    )
+    with listening(app) as address, socket.create_connection(address, timeout=20) as wire:
+        wire.sendall(
+            b"POST /login HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: 4000\r\n"
+            b"Content-Type: application/x-www-form-urlencoded\r\n\r\ntoken="
+        )
+        assert whole(wire).startswith("HTTP/1.1 408")
 
 
 def test_a_client_that_does_not_read_is_dropped(monkeypatch, tmp_path):
