@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+
 from campaign.fuzz import TARGETS, feed, verdict
 
 COUNTS = {"cli": 10, "geotiff": 12, "checkpoint": 30, "configuration": 30, "onnx-file": 60,

@@ -15,9 +15,6 @@ import pytest
 import rasterio
 import yaml
 from affine import Affine
-from campaign.commands import SMALL, random_model
-from campaign.targets import Said
-from campaign.web import Requests
 from typer.testing import CliRunner
 
 from adadino.area.ledger import Ledger
@@ -38,6 +35,9 @@ from adadino.web.jobs.manager import Manager
 from adadino.web.jobs.records import RECORD, Job
 from adadino.web.jobs.store import JobStore
 from adadino.web.settings import Settings
+from campaign.commands import SMALL, random_model
+from campaign.targets import Said
+from campaign.web import Requests
 
 
 @pytest.fixture(scope="module")

@@ -6,6 +6,7 @@ import random
 
 import pytest
 import rasterio
+
 from campaign.containers import CONTAINERS
 from campaign.fuzz import feed
 from campaign.payloads import PAYLOADS

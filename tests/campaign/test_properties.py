@@ -14,8 +14,6 @@ import json
 
 import pytest
 import yaml
-from campaign.targets import Manifests, Stac
-from campaign.web import Requests, Uploads
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
@@ -25,6 +23,8 @@ from adadino.data.prepare.manifest import FILE_NAME, Manifest
 from adadino.errors import AdaDINOError, ConfigError, DataError, InputError
 from adadino.training.config import RunConfig, load_run
 from campaign import asgi
+from campaign.targets import Manifests, Stac
+from campaign.web import Requests, Uploads
 
 LONGEST = 1500
 SHARED = settings(
