@@ -15,8 +15,6 @@ import torch.nn.functional as F
 from PIL import Image
 from typer.testing import CliRunner
 
-import adadino.scene.stream
-import adadino.scene.tiles  # noqa: F401, they are named where they are changed
 from adadino.checkpoint import save
 from adadino.cli.app import app
 from adadino.data.synthetic import make_pair, write_geotiff_pair
@@ -27,6 +25,8 @@ from adadino.errors import (
 from adadino.geo.tile.tiles import TilePlan
 from adadino.model.adadino import AdaDINO, Output
 from adadino.scene import SceneOptions, predict_scene
+from adadino.scene import stream as scene_stream
+from adadino.scene import tiles as scene_tiles
 from tests.conftest import SMALL, randomise, with_bscs
 from tests.geo.rasters import MovedPlan
 from tests.scene.runs import a_model, files, read, rewrite, run
@@ -56,7 +56,7 @@ def test_outputs_lie_where_the_first_date_lies(scene, model, tmp_path):
 def test_a_scene_has_the_same_bytes_for_any_batch_and_number_of_readers(
     scene, model, tmp_path, kind, monkeypatch
 ):
-    monkeypatch.setattr("adadino.scene.tiles.COLUMNS", (64, 64))  # so that all readers have work
+    monkeypatch.setattr(scene_tiles, "COLUMNS", (64, 64))  # so that all readers have work
     if kind == "stretched":
         numbers = [data.astype(np.uint16) * 13 for data in map(_all_bands, scene)]
         scene = [
@@ -144,7 +144,7 @@ def shifted_by(scene, folder, monkeypatch, **options):
     """How far probabilities move at most when the grid of tiles moves."""
     maps = []
     for offset in ((0, 0), (11, 23), (30, 5)):
-        monkeypatch.setattr("adadino.scene.stream.TilePlan", partial(MovedPlan, offset=offset))
+        monkeypatch.setattr(scene_stream, "TilePlan", partial(MovedPlan, offset=offset))
         run(scene, Nearby(with_bscs(SMALL, k=8)), folder / str(offset), **options)
         maps.append(read(folder / str(offset) / "p.tif"))
     assert np.ptp(maps[0]) > 0.8
