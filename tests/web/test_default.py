@@ -6,6 +6,7 @@ Screenshots go to the folder `ADADINO_SCREENSHOTS` names, or to pytest's own.
 from __future__ import annotations
 
 import os
+import re
 from pathlib import Path
 
 import geopandas as gpd
@@ -58,7 +59,9 @@ def test_the_default_model_finds_in_the_demo_what_is_shipped(browser, default, t
     api.expect(page.locator("#scene-name")).to_have_text("before → after")
     api.expect(page.locator("#count")).to_have_text(str(shown), timeout=300_000)
     slide(page, "#threshold", 0.3)
-    api.expect(page.locator("#count")).not_to_have_text(str(shown))
+    link = page.locator("a[data-file='mask.tif']")
+    api.expect(link).to_have_attribute("href", re.compile("threshold=0.3&"))
+    page.wait_for_load_state("networkidle")
     got = save_downloads(page, tmp_path)
     seen = opened.count
     opened.close()
