@@ -20,6 +20,7 @@ import http.client
 import json
 import os
 import random
+import re
 import shutil
 import signal
 import time
@@ -158,7 +159,12 @@ class ServerArena:
             processes.subprocess = Instead(place, at["worker"], kind == "both")  # type: ignore[assignment]
             self.jobs.mkdir(exist_ok=True)
             watch(self.jobs, at["server"], None if whole else place / "server-operations")
-            serve(settings, lambda address: said.write_text(address) and None)
+
+            def hear(line: str) -> None:
+                if found := re.search(r"http://\S+/", line):
+                    said.write_text(found.group())
+
+            serve(settings, hear)
 
         self.server = forked(work, place / "log")
         self._wait(lambda: self._gone() or (said.exists() and said.read_text().endswith("/")))
