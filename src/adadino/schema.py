@@ -16,7 +16,7 @@ import types
 import typing
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal, TypeVar, Union, get_args, get_origin
+from typing import Any, Literal, NamedTuple, TypeVar, Union, get_args, get_origin
 
 import yaml
 
@@ -31,6 +31,13 @@ MOST_VALUES = 100_000
 
 DEEPEST = 100
 """The most brackets that may be open at once; the YAML parser takes a second for a thousand."""
+
+
+class Bounds(NamedTuple):
+    """The least and the most that a number may be, beside a field's help; None is no bound."""
+
+    least: float | None = None
+    most: float | None = None
 
 
 def build(cls: type[T], data: Mapping[str, Any], where: str = "") -> T:

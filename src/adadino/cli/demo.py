@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from adadino.cli.output import Device, Json, Quiet, print_json, progress
+from adadino.cli.options import Device, Json, Quiet
+from adadino.cli.output import print_json, progress
 
 if TYPE_CHECKING:
     from adadino.scene.result import SceneResult

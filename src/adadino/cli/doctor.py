@@ -6,7 +6,8 @@ import dataclasses
 
 import typer
 
-from adadino.cli.output import Json, print_json
+from adadino.cli.options import Json
+from adadino.cli.output import print_json
 
 
 def command(json: Json = False) -> None:

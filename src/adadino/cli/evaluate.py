@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from adadino.cli.output import Json, Quiet, json_text, print_json, print_table, progress
+from adadino.cli.options import Json, Quiet
+from adadino.cli.output import json_text, print_json, print_table, progress
 from adadino.scene.options import SceneOptions
 
 if TYPE_CHECKING:

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from adadino.cli.output import Json, Quiet, print_json
+from adadino.cli.options import Json, Quiet
+from adadino.cli.output import print_json
 
 if TYPE_CHECKING:
     from adadino.export.freeze import Pairs

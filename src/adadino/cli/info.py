@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from adadino.cli.output import Json, print_json, print_table
+from adadino.cli.options import Json
+from adadino.cli.output import print_json, print_table
 
 if TYPE_CHECKING:
     from adadino.config import Config

@@ -6,17 +6,12 @@ import json
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Annotated, Any
+from typing import Any
 
 import typer
 
-Json = Annotated[
-    bool, typer.Option("--json", help="Print one JSON object on standard output, nothing else.")
-]
-Device = Annotated[str, typer.Option(help="auto, cpu, cuda, mps.")]
 WIDEST = 10_000
 """The most columns of a table that is not shown on a terminal."""
-Quiet = Annotated[bool, typer.Option("-q", "--quiet", help="No progress, results only.")]
 
 
 def print_json(data: Mapping[str, Any]) -> None:

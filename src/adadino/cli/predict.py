@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from adadino.cli.output import Device, Json, Quiet, print_json, progress
-from adadino.cli.scene import Backbone, Model, takes_scene_options
+from adadino.cli.options import Backbone, Device, Json, Model, Overwrite, Quiet
+from adadino.cli.output import print_json, progress
+from adadino.cli.scene import takes_scene_options
 from adadino.scene.options import SceneOptions
 
 if TYPE_CHECKING:
@@ -35,7 +36,7 @@ def command(
     stac: Annotated[Path | None, typer.Option(help="STAC item to write: .json.")] = None,
     settings: SceneOptions,
     device: Device = "auto",
-    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace what exists.")] = False,
+    overwrite: Overwrite = False,
     resume: Annotated[
         bool, typer.Option("--resume", help="Go on from the rows of an interrupted run.")
     ] = False,

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from adadino.area import UNIT
-from adadino.cli.output import Json, Quiet, print_json, progress
-from adadino.cli.scene import Backbone, Model, takes_scene_options
+from adadino.cli.options import Backbone, Json, Model, Quiet
+from adadino.cli.output import print_json, progress
+from adadino.cli.scene import takes_scene_options
 from adadino.scene.options import SceneOptions
 
 if TYPE_CHECKING:

@@ -8,7 +8,8 @@ from typing import Annotated, Literal
 
 import typer
 
-from adadino.cli.output import Json, Quiet, print_json, print_table, progress
+from adadino.cli.options import Json, Quiet
+from adadino.cli.output import print_json, print_table, progress
 
 
 def command(

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from adadino.cli.output import Json, Quiet, print_json, print_table
+from adadino.cli.options import Json, Quiet
+from adadino.cli.output import print_json, print_table
 from adadino.cli.train import CONTEXT, parse_overrides
 
 if TYPE_CHECKING:

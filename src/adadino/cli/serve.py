@@ -8,8 +8,7 @@ from typing import Annotated
 
 import typer
 
-from adadino.cli.output import Device
-from adadino.cli.scene import Backbone
+from adadino.cli.options import Backbone, Device
 from adadino.runtime.protocol import EngineName
 from adadino.scene.options import SceneOptions
 

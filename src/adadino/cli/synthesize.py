@@ -7,7 +7,8 @@ from typing import Annotated
 
 import typer
 
-from adadino.cli.output import Json, Quiet, print_json, progress
+from adadino.cli.options import Json, Quiet
+from adadino.cli.output import print_json, progress
 
 
 def command(

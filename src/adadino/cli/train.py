@@ -9,7 +9,8 @@ from typing import Annotated
 
 import typer
 
-from adadino.cli.output import Json, Quiet, print_json
+from adadino.cli.options import Json, Quiet
+from adadino.cli.output import print_json
 
 CONTEXT = {"allow_extra_args": True, "ignore_unknown_options": True}
 

@@ -8,6 +8,7 @@ from typing import Annotated
 
 from adadino.errors import ConfigError, say
 from adadino.runtime.protocol import EngineName, Selection
+from adadino.schema import Bounds
 
 MOST_READERS = 8
 """More threads than this read no faster: they wait for the disk."""
@@ -36,7 +37,9 @@ class SceneOptions:
     tile: Annotated[int, "Side of a tile in pixels."] = 256
     overlap: Annotated[int, "Pixels that neighbouring tiles share."] = 64
     batch: Annotated[int | None, "Tiles per forward pass; auto by free memory."] = None
-    readers: Annotated[int | None, "Threads that read; one per processor, at most 8."] = None
+    readers: Annotated[
+        int | None, "Threads that read; one per processor, at most 8.", Bounds(1)
+    ] = None
     engine: Annotated[EngineName, "Inference engine: auto is bf16 on a GPU, else off."] = "auto"
     sample: int = 8
     """Tiles from which a scene's chunks are chosen."""

@@ -1,0 +1,114 @@
+"""Options that several verbs share, and options that are made of a dataclass's fields.
+
+A command with a parameter of a dataclass type takes that dataclass's annotated fields as options.
+The field has the name, the type, the default and the help, so each stands in one place:
+
+    @takes_dataclasses()
+    def command(*, options: ExportOptions) -> None: ...
+
+    half: Annotated[bool, "Weights in float16."] = False              # --half
+    size: Annotated[int, "Side in pixels.", Bounds(1)] = 256          # --size 256, refuses 0
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import inspect
+from collections.abc import Callable, Iterator, Mapping
+from typing import Annotated, Any, NamedTuple, get_args, get_origin, get_type_hints
+
+import typer
+
+Backbone = Annotated[
+    str | None, typer.Option(help="Backbone weights, if not where the model says.")
+]
+Device = Annotated[str, typer.Option(help="auto, cpu, cuda, mps.")]
+Json = Annotated[
+    bool, typer.Option("--json", help="Print one JSON object on standard output, nothing else.")
+]
+Model = Annotated[
+    str, typer.Option(help="A checkpoint folder, e.g. runs/levir/best, or an .onnx file.")
+]
+Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace what exists.")]
+Quiet = Annotated[bool, typer.Option("-q", "--quiet", help="No progress, results only.")]
+
+Command = Callable[..., None]
+
+
+class Typed(NamedTuple):
+    """An option that is typed in a form of its own: `3,2,1`, `auto`."""
+
+    parse: Callable[[str], Any]
+    metavar: str
+    default: bool | str = False
+    """What the help shows as the default; False shows none."""
+
+
+def takes_dataclasses(**typed: Typed) -> Callable[[Command], Command]:
+    """Give a verb the fields of its dataclass parameters as options, in the parameters' places.
+
+    All parameters of the verb's function must be keyword-only.
+
+    Args:
+        typed: By a field's name, how its text is read.
+    """
+
+    def derive(command: Command) -> Command:
+        groups: dict[str, tuple[Any, list[inspect.Parameter]]] = {}
+        parameters: list[inspect.Parameter] = []
+        for parameter in inspect.signature(command, eval_str=True).parameters.values():
+            kind = parameter.annotation
+            options = [parameter]
+            if dataclasses.is_dataclass(kind):
+                options = list(_options(kind, typed))
+                groups[parameter.name] = kind, options
+            parameters += options
+
+        @functools.wraps(command)
+        def run(**given: Any) -> None:
+            for name, (kind, options) in groups.items():
+                values = {option.name: given.pop(option.name) for option in options}
+                lists = {k: tuple(v) for k, v in values.items() if isinstance(v, list)}
+                given[name] = kind(**values | lists)
+            command(**given)
+
+        run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+        run.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
+        return run
+
+    return derive
+
+
+def _options(cls: Any, typed: Mapping[str, Typed]) -> Iterator[inspect.Parameter]:
+    """The annotated fields of a dataclass as typer takes them."""
+    hints = get_type_hints(cls, include_extras=True)
+    for field in dataclasses.fields(cls):
+        if get_origin(hints[field.name]) is not Annotated:
+            continue
+        default: Any = field.default
+        kind, text, *more = get_args(hints[field.name])
+        name = field.name.replace("_", "-")
+        option = typer.Option(f"--{name}/--no-{name}" if default is True else f"--{name}")
+        option.help = text
+        for bounds in more:
+            option.min, option.max = bounds
+        if field.name in typed:
+            kind = str | None
+            option.parser, option.metavar, option.show_default = typed[field.name]
+        elif get_origin(kind) is tuple and get_args(kind)[1:] == (...,):  # may be given again
+            kind, default = list[get_args(kind)[0]], list(default)  # type: ignore[misc]
+        yield inspect.Parameter(
+            field.name,
+            inspect.Parameter.KEYWORD_ONLY,
+            default=inspect.Parameter.empty if default is dataclasses.MISSING else default,
+            annotation=Annotated[kind, option],
+        )
+
+
+def whole_number(text: str) -> int:
+    """Read a whole number, or say that this is none."""
+    try:
+        return int(text)
+    except ValueError as error:
+        raise typer.BadParameter(f"{text!r} is no whole number") from error
