@@ -9,9 +9,9 @@ import pytest
 import torch
 
 import adadino
-from adadino.checkpoint import read_settings
+from adadino.bundled import bundled
 from adadino.data.synthetic import make_pair
-from adadino.model.weights import bundled
+from adadino.source import read_settings
 
 DIGEST = "6e46b7da8adf60e8f5ce5570924fab5acb9223e89de851f44ef7a2a0b57e8e4e"
 TILE = 31_415_926

@@ -14,11 +14,12 @@ from safetensors.torch import load_file, save_file
 
 import adadino
 from adadino.build import build
-from adadino.checkpoint import load, read_settings, save
+from adadino.checkpoint import load, save
 from adadino.config import LVD_MEAN, LVD_STD, SAT_MEAN
 from adadino.errors import AdaDINOError, WeightsError
 from adadino.model.adadino import AdaDINO
 from adadino.model.backbone import Backbone
+from adadino.source import read_settings
 from tests.conftest import randomise, with_backbone, with_bscs, with_cgla, with_cpgr
 from tests.model.keys import expected_keys
 

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import os
 import warnings
 from os import PathLike
 from pathlib import Path
@@ -23,24 +22,19 @@ from torch import Tensor
 
 from adadino import schema
 from adadino.build import build_on, kind_of, new_model
-from adadino.config import PRESETS, Config
+from adadino.config import Config
 from adadino.errors import ConfigError, NormalizationWarning, WeightsError
 from adadino.files import atomic
-from adadino.hub import fetch, is_hub_id
 from adadino.model.detector import Detector
 from adadino.model.weights import (
     BackboneWeights,
-    bundled,
     check_backbone,
     fingerprint,
     read_backbone,
-    read_json,
     read_tensors,
 )
 from adadino.peers import PEERS
-
-FORMAT = 1
-WEIGHTS, SETTINGS = "model.safetensors", "config.json"
+from adadino.source import FORMAT, SETTINGS, WEIGHTS, find_checkpoint, read_settings
 
 
 def trained_tensors(model: Detector, *, with_backbone: bool = False) -> dict[str, Tensor]:
@@ -134,8 +128,8 @@ def load(
     Raises:
         WeightsError: The checkpoint or its backbone is missing, broken or of another model.
     """
-    path = _find(source)
-    settings, tensors = _settings(path), read_tensors(path)
+    path = find_checkpoint(source)
+    settings, tensors = read_settings(path), read_tensors(path)
     try:
         config = schema.build(Config, settings["model"], "model")
         kind = kind_of(config)
@@ -151,11 +145,6 @@ def load(
     model.load_state_dict(_compare(model, tensors, path), strict=False)
     model.came_with_backbone = carried
     return model.to(device).eval()
-
-
-def read_settings(source: str | PathLike[str]) -> dict[str, Any]:
-    """What a checkpoint says about itself, without loading its tensors."""
-    return _settings(_find(source))
 
 
 def _prefix(kind: type[Detector]) -> str | tuple[str, ...]:
@@ -183,95 +172,6 @@ def _backbone_weights(
         raise WeightsError(f"{path} carries its own backbone; leave backbone= out.")
     check_backbone(own, config.backbone, path)
     return BackboneWeights(own, "adadino", config.backbone)
-
-
-def _is_file(path: Path) -> bool:
-    return os.path.isfile(path)  # noqa: PTH113, pathlib raises for names that are too long
-
-
-def _find(source: str | PathLike[str]) -> Path:
-    """The checkpoint's safetensors file."""
-    path = Path(source)
-    # os.path, because pathlib raises for names that are too long for a path.
-    if os.path.isdir(path):  # noqa: PTH112
-        path = path / WEIGHTS
-    if _is_file(path):
-        if path.suffix == ".ckpt":  # what training resumes from
-            raise WeightsError(
-                f"{path} is a training run's state, not a checkpoint; take {path.parent / 'best'}."
-            )
-        if path.suffix.lower() in (".onnx", ".pt2"):
-            raise WeightsError(
-                f"{path} is an exported model, and a checkpoint folder is needed here: give the one"
-                " it was exported from. Exported .onnx files are for adadino predict and serve."
-            )
-        return path
-    name = str(source)
-    if (own := bundled(name)) is not None:
-        return own / WEIGHTS
-    if name in PRESETS:
-        raise WeightsError(
-            f"{name} is a preset without trained weights; train it (adadino train --preset {name}),"
-            " give a checkpoint folder, or take the bundled model, tiny."
-        )
-    if name in PEERS:
-        raise WeightsError(
-            f"{name} is a peer without trained weights; train it first (adadino train --model "
-            f"{name} --data DIR) and give the run's checkpoint folder."
-        )
-    if is_hub_id(name):
-        return fetch(name) / WEIGHTS
-    for inside in ("best", "final"):  # a run's folder
-        if _is_file(Path(source) / inside / WEIGHTS):
-            raise WeightsError(
-                f"{source} is a training run, not a checkpoint; take {Path(source) / inside}."
-            )
-    raise WeightsError(
-        f"there is no checkpoint {source}: expected a folder with {WEIGHTS}. Check the path, "
-        "or take the bundled model, tiny."
-    )
-
-
-def _settings(path: Path) -> dict[str, Any]:
-    from safetensors import safe_open
-
-    try:
-        with safe_open(path, framework="pt") as file:
-            text = (file.metadata() or {}).get("adadino", "")
-        settings = json.loads(text) if text else None
-    except Exception as error:  # safetensors' and JSON's own
-        if _is_torch_file(path):
-            raise WeightsError(
-                f"{path} is a file of torch.save, not an adadino checkpoint, which is a folder "
-                f"with {WEIGHTS}. Another project's model cannot be loaded as one of ours; "
-                "backbone weights are given with backbone=."
-            ) from error
-        raise WeightsError(f"cannot read {path}: {error}. Copy or download it again.") from error
-    if not isinstance(settings, dict) or "model" not in settings:
-        raise WeightsError(
-            f"{path} is not an adadino checkpoint: it holds no configuration. Backbone weights are "
-            "given with backbone=, not as the model."
-        )
-    if settings.get("format") != FORMAT:
-        raise WeightsError(
-            f"{path} has checkpoint format {settings.get('format')!r}, this version reads "
-            f"{FORMAT}; update adadino."
-        )
-    beside = path.parent / SETTINGS
-    if beside.is_file() and read_json(beside).get("model") != settings["model"]:
-        raise WeightsError(
-            f"{beside} and the configuration inside {path.name} differ; delete config.json to use "
-            "the one the weights were saved with."
-        )
-    return settings
-
-
-def _is_torch_file(path: Path) -> bool:
-    """Whether a file begins as torch.save's do: with a zip archive, or with a bare pickle."""
-    if not _is_file(path):
-        return False
-    with path.open("rb") as file:
-        return file.read(4).startswith((b"PK\x03\x04", b"\x80\x02"))
 
 
 def _named_backbone(

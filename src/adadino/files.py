@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import secrets
@@ -11,9 +12,9 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from multiprocessing.util import register_after_fork
 from pathlib import Path
-from typing import TextIO
+from typing import Any, TextIO
 
-from adadino.errors import AdaDINOError, WriteError
+from adadino.errors import AdaDINOError, WeightsError, WriteError
 
 WAY_OUT = "Make room, or choose another place."
 """What every error about writing ends with."""
@@ -162,3 +163,14 @@ def _is_there(handle: TextIO, path: Path) -> bool:
         return os.path.samestat(os.fstat(handle.fileno()), path.stat())
     except OSError:
         return False
+
+
+def read_json(path: Path) -> dict[str, Any]:
+    """Read a JSON object that came with weights."""
+    try:
+        data = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError, RecursionError) as error:
+        raise WeightsError(f"{path} is not valid JSON: {error}. Download it again.") from error
+    if not isinstance(data, dict):
+        raise WeightsError(f"{path} must hold a JSON object; download it again.")
+    return data

@@ -18,8 +18,6 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, TypeVar, Union, get_args, get_origin
 
-import yaml
-
 from adadino.errors import ConfigError
 from adadino.errors import say as say
 
@@ -87,6 +85,8 @@ def to_dict(config: Any) -> dict[str, Any]:
 
 def read_yaml(path: Path | str) -> dict[str, Any]:
     """Read a YAML mapping without constructing any Python object but the plain ones."""
+    import yaml
+
     try:
         text = Path(path).read_text(encoding="utf-8")
         if _depth(text) > DEEPEST:
@@ -111,6 +111,8 @@ def read_yaml(path: Path | str) -> dict[str, Any]:
 
 def write_yaml(config: Any) -> str:
     """Write a dataclass as YAML text, in the order of its fields."""
+    import yaml
+
     return yaml.safe_dump(to_dict(config), sort_keys=False, width=100)
 
 
@@ -142,6 +144,8 @@ def _copy(data: Mapping[str, Any]) -> dict[str, Any]:
 def _parse(text: str) -> Any:
     if not text or _depth(text) > DEEPEST:
         return text
+    import yaml
+
     try:
         value = yaml.safe_load(text)
     except Exception:  # not YAML (2020-13-45 is not even a YAMLError): then it is a word

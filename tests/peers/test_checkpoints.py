@@ -12,7 +12,7 @@ from safetensors.torch import load_file, save_file
 
 import adadino
 from adadino.build import build
-from adadino.checkpoint import load, read_settings, save
+from adadino.checkpoint import load, save
 from adadino.config import Config, StreamConfig
 from adadino.errors import ConfigError, WeightsError
 from adadino.model.adadino import AdaDINO
@@ -20,6 +20,7 @@ from adadino.model.backbone import Backbone
 from adadino.model.lite0 import Lite0, _their_name
 from adadino.peers import PEERS, build_peer
 from adadino.peers.tome import ToMe
+from adadino.source import read_settings
 from tests.conftest import SMALL, randomise
 
 FROZEN = [name for name, spec in PEERS.items() if spec.backbone]

@@ -8,10 +8,11 @@ import warnings
 import pytest
 import torch
 
-from adadino.checkpoint import load, read_settings
+from adadino.checkpoint import load
 from adadino.data.folder import PairFolder
 from adadino.errors import ConfigError, TrainingError
 from adadino.evaluation import Protocol, evaluate
+from adadino.source import read_settings
 from adadino.training import step
 from adadino.training.folder import same_update
 from adadino.training.step import choose_strategy

@@ -14,7 +14,7 @@ import pytest
 import torch
 from PIL import Image
 
-from adadino.checkpoint import load, read_settings
+from adadino.checkpoint import load
 from adadino.data.folder import PairFolder, fingerprint
 from adadino.errors import (
     AdaDINOError,
@@ -27,6 +27,7 @@ from adadino.errors import (
 from adadino.evaluation import Protocol, evaluate
 from adadino.files import locked
 from adadino.reporting import pictures
+from adadino.source import read_settings
 from adadino.training.config import load_run
 from adadino.training.run import train
 from tests.training.runs import config, last, run, same

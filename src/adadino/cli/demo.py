@@ -140,8 +140,8 @@ def _remove_truth(folder: Path, *pair: Path) -> None:
 
 def _is_unseen(model: str, seed: int) -> bool:
     """Whether a model is known not to have been trained on a seed: the bundled one alone is."""
+    from adadino.bundled import bundled
     from adadino.data.synthetic import split_seeds
-    from adadino.model.weights import bundled
 
     sets, pairs = TRAINED
     own = bundled(model) is not None and not Path(model).exists()  # a folder comes before it

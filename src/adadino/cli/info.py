@@ -116,10 +116,11 @@ def find_config(
     """Name and configuration of the model that `info` is asked about, and whether it is trained."""
     from adadino import config as presets
     from adadino import schema
-    from adadino.checkpoint import read_settings
+    from adadino.bundled import bundled
     from adadino.errors import ConfigError, WeightsError
-    from adadino.model.weights import bundled, read_backbone
+    from adadino.model.weights import read_backbone
     from adadino.peers import ABSENT, PEERS, find_peer
+    from adadino.source import read_settings
 
     if model in ABSENT:
         find_peer(model)  # raises, saying why it is only quoted
@@ -150,7 +151,7 @@ def find_config(
 
 def _card(model: str | None) -> str | None:
     """Where the card of a trained model lies: data, scores, limits."""
-    from adadino.model.weights import bundled
+    from adadino.bundled import bundled
 
     folder = None if model is None else bundled(model) or Path(model)
     if folder is None or not folder.is_dir():
@@ -258,8 +259,8 @@ def _millions(count: float) -> str:
 
 
 def _next(model: str | None, name: str, config: Config) -> str:
+    from adadino.bundled import bundled
     from adadino.config import PRESETS
-    from adadino.model.weights import bundled
     from adadino.peers import PEERS
 
     if model is not None and bundled(model) is not None:

@@ -11,13 +11,13 @@ from pathlib import Path
 
 from adadino import schema
 from adadino.build import kind_of
+from adadino.bundled import bundled
 from adadino.data.prepare.benchmarks import BENCHMARKS
 from adadino.data.synthetic import write_dataset
 from adadino.errors import DataError
 from adadino.experiments.table import Row, Table
 from adadino.files import write_atomic
 from adadino.hub import is_hub_id
-from adadino.model.weights import bundled
 from adadino.training.config import RunConfig, load_run
 
 QUICK = (

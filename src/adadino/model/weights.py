@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
-import json
 import math
 import os
 import warnings
@@ -21,13 +20,13 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
+from adadino.bundled import bundled
 from adadino.config import LVD_MEAN, LVD_STD, PRESETS, SAT_MEAN, SAT_STD, BackboneConfig
 from adadino.errors import NormalizationWarning, WeightsError
+from adadino.files import read_json
 from adadino.hub import fetch, is_hub_id
 from adadino.model.backbone import Backbone
 from adadino.model.layouts import find_layout, translate
-
-_BUNDLED = Path(__file__).parents[1] / "bundled"
 
 
 class BackboneWeights(NamedTuple):
@@ -82,13 +81,6 @@ def read_backbone(source: str | Path, config: BackboneConfig | None = None) -> B
             config, mean=mean, std=std, weights=str(source), fingerprint=fingerprint(tensors)
         ),
     )
-
-
-def bundled(name: str) -> Path | None:
-    """The folder of a model that comes with the package; None if there is none of this name."""
-    folder = _BUNDLED / name
-    whole = os.path.isfile(folder / "model.safetensors")  # noqa: PTH113, names may be too long for pathlib
-    return folder if name.isidentifier() and whole else None
 
 
 def _own(
@@ -187,17 +179,6 @@ def _read(source: str | Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
     for name in names:
         tensors |= read_tensors(path / name)
     return tensors, described
-
-
-def read_json(path: Path) -> dict[str, Any]:
-    """Read a JSON object that came with weights."""
-    try:
-        data = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError, RecursionError) as error:
-        raise WeightsError(f"{path} is not valid JSON: {error}. Download it again.") from error
-    if not isinstance(data, dict):
-        raise WeightsError(f"{path} must hold a JSON object; download it again.")
-    return data
 
 
 def _is_plain(value: Any) -> bool:

@@ -80,6 +80,6 @@ def check_there(model: str) -> None:
     if is_exported(model):
         ExportedModel(model, device="cpu")
         return
-    from adadino.checkpoint import read_settings
+    from adadino.source import read_settings
 
     read_settings(model)
