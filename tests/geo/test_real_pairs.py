@@ -172,7 +172,7 @@ def test_results_are_saved_and_shown(which, request, tmp_path):
     assert {"mask.tif", "probability.tif", "polygons.gpkg", "overview.png"} <= names
     html = result._repr_html_()
     assert "data:image/png" in html
-    before, after, change = result._small()
+    before, after, change = result.small()
     assert before.shape[:2] == change.shape
     # Both dates show the same place: they agree best as they lie.
     agreement = {

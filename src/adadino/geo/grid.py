@@ -103,11 +103,23 @@ class Grid:
             and 0 <= window.row_off < window.row_off + window.height <= self.height
         )
 
+    def outline(self, points: int = OUTLINE_POINTS) -> Positions:
+        """Pixel positions (columns, rows) along the four edges, and back to the first."""
+        t = np.linspace(0.0, 1.0, points)
+        zeros, ones = np.zeros(points), np.ones(points)
+        columns = np.concatenate([t, ones, 1 - t, zeros]) * self.width
+        rows = np.concatenate([zeros, t, ones, 1 - t]) * self.height
+        return columns, rows
+
+    def place(self, pixels: Positions) -> Positions:
+        """The coordinates of pixel positions."""
+        return _apply(self.transform, pixels)
+
     def is_close(self, other: Grid) -> bool:
         """Whether both grids have the same pixels, to a millionth of a pixel everywhere."""
         if (self.crs, self.width, self.height) != (other.crs, other.width, other.height):
             return False
-        corners = _outline(self, points=2)
+        corners = self.outline(points=2)
         moved = _convert(corners, other, self)
         return bool(np.abs(np.subtract(moved, corners)).max() <= TOLERANCE)
 
@@ -205,15 +217,6 @@ def _check_transform(grid: Grid, name: str) -> None:
         )
 
 
-def _outline(grid: Grid, points: int = OUTLINE_POINTS) -> Positions:
-    """Return pixel positions (columns, rows) along the four edges of a grid."""
-    t = np.linspace(0.0, 1.0, points)
-    zeros, ones = np.zeros(points), np.ones(points)
-    columns = np.concatenate([t, ones, t, zeros]) * grid.width
-    rows = np.concatenate([zeros, t, ones, t]) * grid.height
-    return columns, rows
-
-
 def _apply(transform: Affine, points: Positions) -> Positions:
     x, y = points
     a, b, c, d, e, f = tuple(transform)[:6]
@@ -222,7 +225,7 @@ def _apply(transform: Affine, points: Positions) -> Positions:
 
 def _convert(pixels: Positions, source: Grid, target: Grid) -> Positions:
     """Express pixel positions of one grid in pixels of another; infinite where there is no way."""
-    points = _apply(source.transform, pixels)
+    points = source.place(pixels)
     if source.crs != target.crs:
         try:
             x, y = reproject_points(source.crs, target.crs, *points)
@@ -234,10 +237,10 @@ def _convert(pixels: Positions, source: Grid, target: Grid) -> Positions:
 
 def _overlap(before: Grid, after: Grid) -> Window | None:
     """Return the window of whole `before` pixels within `after`'s outline, or None."""
-    columns, rows = _convert(_outline(before), before, after)
+    columns, rows = _convert(before.outline(), before, after)
     inside = (columns >= -TOLERANCE) & (columns <= after.width + TOLERANCE)
     inside &= (rows >= -TOLERANCE) & (rows <= after.height + TOLERANCE)
-    columns, rows = _convert(_outline(after), after, before)
+    columns, rows = _convert(after.outline(), after, before)
     # An `after` that reaches beyond what before's projection can express has no outline there;
     # the valid mask then says which pixels it covers.
     if inside.all() or not (np.isfinite(columns).all() and np.isfinite(rows).all()):

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 import numpy as np
 import rasterio
@@ -32,15 +32,13 @@ from adadino.geo.write.cog import (
     raster_writer,
 )
 from adadino.geo.write.layers import FORMATS, check_layer, write_layer
-from adadino.geo.write.qml import write_qml
+from adadino.geo.write.qml import Kind, write_qml
 from adadino.geo.write.stac import no_place
 from adadino.scene.journal import Journal, clear_remnant, outputs_begun
 from adadino.scene.options import SceneOptions
 
 if TYPE_CHECKING:
     import geopandas as gpd
-
-Kind = Literal["mask", "probability", "polygons"]
 
 
 @dataclass(frozen=True)

@@ -4,18 +4,17 @@ from __future__ import annotations
 
 import filecmp
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import rasterio
 from rasterio.windows import Window
 
 from adadino.errors import AdaDINOWarning, InputError, RegistrationWarning
-from adadino.geo.read.raster import PairReader, PairWindow, open_pair
+from adadino.geo.read.raster import PairReader, open_pair
 from adadino.geo.read.register import Shift, estimate_shift
-from adadino.geo.read.source import ImagePath, OpenFile, open_dataset
+from adadino.geo.read.source import ImagePath, OpenFile, is_same_file, open_dataset
 from adadino.geo.read.stretch import Stretch
 from adadino.scene.options import SceneOptions
 
@@ -66,7 +65,10 @@ def open_dates(
         notes = [str(warning) for warning in reader.warnings]
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
-            shift = estimate_shift(_window_reader(reader), reader.grid)
+            shift = estimate_shift(
+                lambda row, col, height, width: reader.read(Window(col, row, width, height)),
+                reader.grid,
+            )
         registered = options.register and shift.reliable
         found = [] if registered else [str(warning.message) for warning in caught]
         if options.register and not registered:
@@ -106,10 +108,6 @@ def reopen_dates(
         yield OpenDates(*paths, paths, stack.enter_context(reader), shift, registered, ())
 
 
-def _window_reader(reader: PairReader) -> Callable[[int, int, int, int], PairWindow]:
-    return lambda row, col, height, width: reader.read(Window(col, row, width, height))
-
-
 def check_different(
     before: ImagePath, after: ImagePath, names: tuple[str, str] | None = None
 ) -> None:
@@ -118,9 +116,8 @@ def check_different(
     Raises:
         InputError: It is.
     """
-    same = str(before) == str(after)
+    same = is_same_file(before, after)
     with suppress(OSError, ValueError):  # names only GDAL knows are no paths
-        same = same or Path(before).samefile(after)
         # Files of different sizes are told apart without being read.
         same = same or filecmp.cmp(before, after, shallow=False)
     if same:

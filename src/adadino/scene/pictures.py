@@ -14,9 +14,8 @@ from PIL import Image
 
 from adadino.errors import AdaDINOError
 from adadino.geo.grid import Grid
-from adadino.geo.read.small import Picture
 from adadino.geo.write.cog import CHANGE_COLOUR
-from adadino.geo.write.overview import LEAST_WIDTH, draw_overview, ground_span
+from adadino.geo.write.overview import LEAST_WIDTH, SIDE, draw_overview, ground_span, pale
 
 if TYPE_CHECKING:
     from adadino.scene.result import SceneResult
@@ -46,7 +45,8 @@ def plot(result: SceneResult, ax: Any = None) -> Any:
         for panel, image, name in zip(axes, (before, after), ("Before", "After"), strict=False):
             panel.imshow(image, extent=extent)
             panel.set_title(name)
-    axes[-1].imshow(after if ax is not None else _grey(after), extent=extent)
+    below = after if ax is not None else np.repeat(pale(after).astype(np.uint8), 3, axis=2)
+    axes[-1].imshow(below, extent=extent)
     axes[-1].imshow(colours, extent=extent, interpolation="nearest")
     axes[-1].set_title(f"Change: {100 * result.change_fraction:.2f} %")
     for panel in axes:
@@ -84,31 +84,28 @@ def _facts(result: SceneResult) -> Iterator[tuple[str, str]]:
     yield "Threshold", f"{result.threshold:g}"
 
 
+def overview(result: SceneResult, side: int = SIDE) -> Image.Image:
+    """The picture of before, after and change, at most `side` pixels wide and high."""
+    span, unit = ground_span(result.grid)
+    title, share = result.title, result.change_fraction
+    panels = result.small(side)
+    return draw_overview(*panels, title=title, span=span, unit=unit, share=share, side=side)
+
+
 def _picture_html(result: SceneResult) -> str:
     """The overview as an embedded image; a sentence where the dates can no longer be read."""
-    span, unit = ground_span(result.grid)
     try:
-        before, after, change = result.small(LEAST_WIDTH)
+        picture = overview(result, LEAST_WIDTH)
     except AdaDINOError as error:  # a cell that shows the numbers beats a traceback
         return f"<p>There is no picture: {escape(str(error))}</p>"
-    title, share = result.title, result.change_fraction
-    picture = draw_overview(
-        before, after, change, title=title, span=span, unit=unit, share=share, side=LEAST_WIDTH
-    )
     file = io.BytesIO()
     # A palette is a third of the size, and the notebook keeps every picture.
     picture.quantize(256, Image.Quantize.MEDIANCUT).save(file, format="PNG", optimize=True)
     text = base64.b64encode(file.getvalue()).decode("ascii")
     return (
-        f'<img alt="{escape(title)}: before, after and change" style="max-width:100%" '
+        f'<img alt="{escape(result.title)}: before, after and change" style="max-width:100%" '
         f'src="data:image/png;base64,{text}">'
     )
-
-
-def _grey(image: Picture) -> Picture:
-    """An image in pale grey, where no other colour competes with that of the change."""
-    grey = image.mean(axis=2, keepdims=True) * 0.55 + 255 * 0.35
-    return np.repeat(grey.astype(np.uint8), 3, axis=2)
 
 
 def _extent(grid: Grid) -> tuple[float, float, float, float]:

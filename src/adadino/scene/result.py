@@ -37,12 +37,7 @@ from adadino.geo.read.small import coarse_grid, read_pair
 from adadino.geo.read.source import OpenFile, open_dataset
 from adadino.geo.write.cog import check_target
 from adadino.geo.write.layers import write_layer
-from adadino.geo.write.overview import (
-    SIDE,
-    decimated_shape,
-    ground_span,
-    write_overview,
-)
+from adadino.geo.write.overview import SIDE, decimated_shape, write_overview
 from adadino.geo.write.qml import write_qml
 
 if TYPE_CHECKING:
@@ -206,10 +201,9 @@ class SceneResult:
             InputError: One of the dates can no longer be read.
             WriteError: The picture cannot be written.
         """
-        span, unit = ground_span(self.grid)
-        before, after, change = self.small()
-        title, share = self.title, self.change_fraction
-        write_overview(path, before, after, change, title=title, span=span, unit=unit, share=share)
+        from adadino.scene.pictures import overview
+
+        write_overview(path, overview(self))
 
     def _rasters(self) -> Iterator[tuple[Literal["mask", "probability"], Path]]:
         yield "mask", self.mask_path

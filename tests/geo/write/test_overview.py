@@ -50,7 +50,8 @@ def test_it_shows_both_dates_and_the_change(tmp_path):
     change = (pair.mask > 0).astype(np.uint8)
     paths = [tmp_path / "one.png", tmp_path / "two.png"]
     for path in paths:
-        write_overview(path, pair.before, pair.after, change, title="t", span=100, unit="m")
+        picture = draw_overview(pair.before, pair.after, change, title="t", span=100, unit="m")
+        write_overview(path, picture)
     assert paths[0].read_bytes() == paths[1].read_bytes()
     with Image.open(paths[0]) as picture:
         shown = np.asarray(picture).astype(int)

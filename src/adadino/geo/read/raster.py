@@ -15,9 +15,7 @@ import math
 import threading
 import warnings
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import suppress
 from functools import partial
-from pathlib import Path
 from types import TracebackType
 from typing import Any, NamedTuple
 
@@ -42,6 +40,7 @@ from adadino.geo.read.source import (
     Source,
     Warp,
     describe,
+    is_same_file,
     open_dataset,
 )
 from adadino.geo.read.stretch import (
@@ -221,8 +220,9 @@ def open_pair(
             "on one scale; convert one of them, or give --scale MIN,MAX for both."
         )
     meeting = match(before_grid, after_grid)
-    same = _is_same(before, after)
-    found = tuple(_warnings(names, (before_bands, after_bands), meeting, same=same))
+    found = tuple(
+        _warnings(names, (before_bands, after_bands), meeting, same=is_same_file(before, after))
+    )
     for warning in found:
         warnings.warn(warning, stacklevel=2)
     warp = None
@@ -233,7 +233,7 @@ def open_pair(
         partial(Source, after, after_bands, warp=warp, **how[1]),
         meeting,
         warped=warp is not None,
-        stretch=stretch or (BYTES if scale is None else Stretch((scale[0],) * 3, (scale[1],) * 3)),
+        stretch=stretch or (BYTES if scale is None else Stretch.between(*scale)),
         warnings=found,
     )
     if stretch is None:
@@ -289,13 +289,6 @@ def _check_numbers(scale: tuple[float, float] | None, shift: tuple[float, float]
         raise ConfigError(f"scale {scale} must be a smaller and a larger number: --scale 0,3000.")
     if not all(map(math.isfinite, shift)):
         raise ConfigError(f"shift {shift} must be two finite numbers of pixels.")
-
-
-def _is_same(before: ImagePath, after: ImagePath) -> bool:
-    """Whether two names are one file's."""
-    with suppress(OSError, ValueError):  # names only GDAL knows are no paths
-        return before == after or Path(before).samefile(after)
-    return False
 
 
 def _warnings(

@@ -70,7 +70,7 @@ def read_pair(
     both = seen_first & seen_second
     stretch = BYTES
     if scale is not None:
-        stretch = Stretch((scale[0],) * 3, (scale[1],) * 3)
+        stretch = Stretch.between(*scale)
     elif not (bytes_first and bytes_second) and both.any():
         stretch = fit_stretch(first[:, both], second[:, both])
     return _displayed(stretch, first, seen_first), _displayed(stretch, second, seen_second)

@@ -83,6 +83,15 @@ def open_dataset(path: ImagePath) -> Any:
     return dataset
 
 
+def is_same_file(first: ImagePath, second: ImagePath) -> bool:
+    """Whether two names are one file's, which need not be there yet."""
+    with suppress(OSError, ValueError):  # names only GDAL knows are no paths
+        one, other = Path(first), Path(second)
+        same = one.resolve() == other.resolve()
+        return same or (one.exists() and other.exists() and one.samefile(other))
+    return str(first) == str(second)
+
+
 def describe(
     path: ImagePath,
     role: str,

@@ -36,6 +36,11 @@ class Stretch:
     low: Band3
     high: Band3
 
+    @classmethod
+    def between(cls, low: float, high: float) -> Stretch:
+        """The same two values for every band."""
+        return cls((low,) * 3, (high,) * 3)
+
     def __call__(self, values: NDArray[np.float32]) -> NDArray[np.float32]:
         """Map values (3, h, w) to 0..1; what lies outside is clipped."""
         low = np.array(self.low, dtype=np.float32)[:, None, None]

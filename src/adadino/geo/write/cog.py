@@ -35,6 +35,7 @@ from rasterio.windows import Window
 from adadino.errors import WriteError
 from adadino.files import atomic, beside
 from adadino.geo.grid import Grid
+from adadino.geo.read.source import is_same_file
 
 BLOCK = 512
 """Side of a COG's inner tiles; scenes larger than this have overviews."""
@@ -192,14 +193,6 @@ def check_raster(path: Path, grid: Grid) -> None:
         raise WriteError(f"{path}: a PNG cannot hold coordinates; end the name in .tif.")
 
 
-def _is_same(name: Path, path: Path) -> bool:
-    try:
-        same = name.resolve() == path.resolve()
-        return same or (name.exists() and path.exists() and name.samefile(path))
-    except (OSError, ValueError):  # a name that no file can have, or that only GDAL knows
-        return False
-
-
 def check_target(
     path: Path | str, *, inputs: Iterable[Path | str] = (), overwrite: bool = False
 ) -> None:
@@ -209,8 +202,8 @@ def check_target(
         WriteError: The target is an input, is a folder, or exists and may not be replaced.
     """
     path = Path(path)
-    for name in map(Path, inputs):
-        if _is_same(name, path):
+    for name in inputs:
+        if is_same_file(name, path):
             raise WriteError(f"{path} is an input; choose another name for the output.")
     if path.is_dir():
         raise WriteError(f"{path} is a folder; give the name of a file.")

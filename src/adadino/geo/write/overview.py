@@ -72,19 +72,8 @@ def _planar(crs: pyproj.CRS, ends: list[tuple[float, float]]) -> float:
     return float(math.dist(*ends) * unit)
 
 
-def write_overview(
-    path: Path | str,
-    before: Picture,
-    after: Picture,
-    change: Picture,
-    *,
-    title: str,
-    span: float,
-    unit: Unit,
-    share: float | None = None,
-) -> None:
-    """Draw the overview and write it as a PNG; see `draw_overview`."""
-    picture = draw_overview(before, after, change, title=title, span=span, unit=unit, share=share)
+def write_overview(path: Path | str, picture: Image.Image) -> None:
+    """Write what `draw_overview` has drawn as a PNG."""
     write_atomic(path, lambda part: picture.save(part, format="PNG", optimize=True))
 
 
@@ -187,11 +176,17 @@ def _hatching(height: int, width: int) -> Image.Image:
 
 
 def highlighted(after: Picture, change: Picture) -> Picture:
-    """Change in colour over the image in pale grey, where no other colour competes with it."""
-    grey = after.mean(axis=2, keepdims=True) * 0.55 + 255 * 0.35
+    """Change in colour over the image in pale grey."""
+    grey = pale(after)
     coloured = 0.15 * grey + 0.85 * np.array(CHANGE_COLOUR)
     mixed: Picture = np.where((change == 1)[..., None], coloured, grey).astype(np.uint8)
     return mixed
+
+
+def pale(image: Picture) -> NDArray[np.floating]:
+    """An image (h, w, 3) as pale grey (h, w, 1), where no colour competes with that of change."""
+    grey: NDArray[np.floating] = image.mean(axis=2, keepdims=True) * 0.55 + 255 * 0.35
+    return grey
 
 
 def _write_title(draw: ImageDraw.ImageDraw, title: str, left: int, right: int) -> None:

@@ -167,13 +167,7 @@ def _part(shape: Any, turn: int) -> Any:
 
 def _outline(grid: Grid) -> NDArray[np.float64]:
     """Points (n, 2) along the four edges and back to the first, in longitude and latitude."""
-    assert grid.crs is not None
-    t = np.linspace(0, 1, EDGE_POINTS)
-    zeros, ones = np.zeros_like(t), np.ones_like(t)
-    columns = np.concatenate([t, ones, 1 - t, zeros]) * grid.width
-    rows = np.concatenate([zeros, t, ones, 1 - t]) * grid.height
-    a, b, c, d, e, f = tuple(grid.transform)[:6]
-    x, y = a * columns + b * rows + c, d * columns + e * rows + f
+    x, y = grid.place(grid.outline(EDGE_POINTS))
     to_degrees = pyproj.Transformer.from_crs(grid.system, "EPSG:4326", always_xy=True)
     return np.stack(to_degrees.transform(x, y), axis=1)
 

@@ -31,6 +31,7 @@ from adadino.geo.write.cog import BLOCK, MASK, raster_writer
 from adadino.geo.write.layers import write_layer
 from adadino.geo.write.overview import (
     decimated_shape,
+    draw_overview,
     ground_span,
     write_overview,
 )
@@ -175,7 +176,8 @@ def write_picture(
     dates = view_path(folder, "before"), view_path(folder, "after")
     before, after = read_pair(*dates, grid, shape, open_file=open_foreign)
     span, unit = ground_span(grid)
-    write_overview(output, before, after, change, title=title, span=span, unit=unit, share=share)
+    picture = draw_overview(before, after, change, title=title, span=span, unit=unit, share=share)
+    write_overview(output, picture)
 
 
 def _rows(dataset: Any) -> Iterator[tuple[int, NDArray[Any]]]:
