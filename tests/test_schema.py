@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import json
-from dataclasses import dataclass, fields, is_dataclass
+from dataclasses import dataclass, fields, is_dataclass, make_dataclass
+from hashlib import sha256
 from typing import Any, get_type_hints
 
 import pytest
@@ -14,7 +15,19 @@ from hypothesis import strategies as st
 
 from adadino.config import PRESETS, BSCSConfig, Config
 from adadino.errors import ConfigError
-from adadino.schema import build, override, read_yaml, to_dict, write_yaml
+from adadino.experiments.runs import digest_of
+from adadino.schema import (
+    added,
+    build,
+    identity,
+    identity_repr,
+    override,
+    read_yaml,
+    to_dict,
+    write_yaml,
+)
+from adadino.training.config import RunConfig, load_run
+from adadino.training.folder import abandoned
 
 
 def built(*dotted: str) -> Config:
@@ -247,3 +260,60 @@ def test_anything_else_is_a_config_error(data):
 def test_any_override_is_taken_or_refused_in_words(dotted):
     with contextlib.suppress(ConfigError):
         build(Config, override({}, dotted))
+
+
+@dataclass(frozen=True)
+class Then:
+    a: int = 1
+    inner: BSCSConfig = BSCSConfig()
+
+
+Now = make_dataclass(
+    "Then",
+    [("a", int, 1), ("new", float, added(0.5)), ("inner", BSCSConfig, BSCSConfig())],
+    frozen=True,
+)
+
+
+def test_an_added_field_counts_only_when_it_is_used():
+    assert identity_repr(Now()) == repr(Then())
+    assert identity(Now()) == to_dict(Then())
+    assert to_dict(Now())["new"] == 0.5
+    assert identity(Now(new=1.0)) == {**to_dict(Then()), "new": 1.0}
+    assert identity_repr(Now(new=1.0)) == repr(Then()).replace("a=1,", "a=1, new=1.0,")
+
+
+# sha256 of repr(config), and the names of runs, as 0.1.0 made them.
+MODELS = {
+    "tiny": "d0e10970b5aceb74",
+    "vits16": "ed75d9156339537c",
+    "vits16plus": "7a6edaecc059acd7",
+    "vitb16": "531bc0a26ef936ac",
+    "vitl16": "066c0b987ea5db54",
+    "vith16plus": "3bb930eed7c94671",
+    "vit7b16": "2abbc133167bb7a0",
+}
+RUNS = {
+    ("preset=tiny",): "7f57db0bc3",
+    ("preset=vitl16", "model.bscs.k=16", "train.lr=1e-3"): "40d9382bb7",
+}
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_models_are_known_by_the_identity_they_had_in_0_1_0(name):
+    assert sha256(identity_repr(PRESETS[name]).encode()).hexdigest()[:16] == MODELS[name]
+
+
+@pytest.mark.parametrize("overrides", RUNS)
+def test_runs_of_a_table_are_found_in_the_folders_0_1_0_gave_them(overrides):
+    assert digest_of(load_run(None, overrides)) == RUNS[overrides]
+
+
+def test_settings_of_0_1_0_without_results_may_be_replaced(tmp_path):
+    said = tmp_path / "config.yaml"
+    said.write_text(yaml.safe_dump(identity(RunConfig())))
+    assert abandoned(tmp_path, RunConfig, ())
+    mine = identity(RunConfig())
+    del mine["data"]["tile"]  # not every setting of then is named: somebody wrote this by hand
+    said.write_text(yaml.safe_dump(mine))
+    assert not abandoned(tmp_path, RunConfig, ())

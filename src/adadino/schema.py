@@ -14,7 +14,7 @@ import itertools
 import math
 import types
 import typing
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, TypeVar, Union, get_args, get_origin
 
@@ -70,17 +70,48 @@ def build(cls: type[T], data: Mapping[str, Any], where: str = "") -> T:
         raise ConfigError(f"{where or cls.__name__}: {error}") from error
 
 
+def added(default: T) -> T:
+    """Declare a field that 0.1.0 did not have. Its default gives what 0.1.0 computed.
+
+    `identity` leaves such a field out while it has its default, so that a new setting does not
+    change the names of models and runs that never used it.
+    """
+    declared: Any = dataclasses.field(default=default, metadata={"added": True})
+    return typing.cast(T, declared)
+
+
 def to_dict(config: Any) -> dict[str, Any]:
     """Turn a dataclass into plain dictionaries and lists, ready for YAML or JSON."""
+    return typing.cast(dict[str, Any], _plain(config, leave_out=False))
 
-    def plain(value: Any) -> Any:
-        if dataclasses.is_dataclass(value):
-            return {f.name: plain(getattr(value, f.name)) for f in dataclasses.fields(value)}
-        if isinstance(value, tuple | list):
-            return [plain(v) for v in value]
-        return value
 
-    return typing.cast(dict[str, Any], plain(config))
+def identity(config: Any) -> dict[str, Any]:
+    """`to_dict` for comparing and hashing: without `added` fields that have their default."""
+    return typing.cast(dict[str, Any], _plain(config, leave_out=True))
+
+
+def identity_repr(config: Any) -> str:
+    """`repr` for hashing: without `added` fields that have their default."""
+    if not dataclasses.is_dataclass(config):
+        return repr(config)
+    named = (f"{name}={identity_repr(value)}" for name, value in _fields(config, leave_out=True))
+    return f"{type(config).__qualname__}({', '.join(named)})"
+
+
+def _fields(config: Any, *, leave_out: bool) -> Iterator[tuple[str, Any]]:
+    for field in dataclasses.fields(config):
+        value = getattr(config, field.name)
+        if not (leave_out and "added" in field.metadata and value == field.default):
+            yield field.name, value
+
+
+def _plain(value: Any, *, leave_out: bool) -> Any:
+    if dataclasses.is_dataclass(value):
+        named = _fields(value, leave_out=leave_out)
+        return {name: _plain(inner, leave_out=leave_out) for name, inner in named}
+    if isinstance(value, tuple | list):
+        return [_plain(inner, leave_out=leave_out) for inner in value]
+    return value
 
 
 def read_yaml(path: Path | str) -> dict[str, Any]:

@@ -78,15 +78,15 @@ def run_config(row: Row, seed: int, setting: Setting, *, ranking: str | None = N
         backbone = dataclasses.replace(config.model.backbone, weights=setting.backbone)
         model = dataclasses.replace(config.model, backbone=backbone)
         config = dataclasses.replace(config, model=model)
-    place = setting.out / "runs" / row.dataset.replace(",", "+") / f"{_digest(config)}-seed{seed}"
+    place = setting.out / "runs" / row.dataset.replace(",", "+") / f"{digest_of(config)}-seed{seed}"
     root = tuple(f"{folder}/{name}" for name in row.dataset.split(","))
     data = dataclasses.replace(config.data, root=root)
     return dataclasses.replace(config, data=data, output=str(place))
 
 
-def _digest(config: RunConfig) -> str:
+def digest_of(config: RunConfig) -> str:
     """Name a run by what it learns, not by where things lie or how they are read."""
-    identity = schema.to_dict(config)
+    identity = schema.identity(config)
     identity.pop("output")
     for name in ("root", "workers", "cache"):
         identity["data"].pop(name)

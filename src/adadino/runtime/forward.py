@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, NamedTuple, TypeVar
 import torch
 from torch import Tensor
 
+from adadino import schema
 from adadino.engine import Engine, for_inference
 from adadino.errors import AdaDINOError, MemoryWarning
 from adadino.model.bscs import top_chunks
@@ -226,7 +227,7 @@ class Forward:
 
 def model_digest(network: Detector) -> str:
     """Name a model by its configuration and the bytes of its tensors."""
-    digest = hashlib.sha256(repr(network.config).encode())
+    digest = hashlib.sha256(schema.identity_repr(network.config).encode())
     for name, tensor in network.state_dict().items():
         digest.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}".encode())
         flat = tensor.detach().cpu().contiguous().flatten()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import platform
 import shutil
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from importlib.metadata import version
 from pathlib import Path
@@ -90,10 +90,21 @@ def abandoned(folder: Path, kind: type, results: Sequence[str]) -> bool:
     """
     try:
         said = schema.read_yaml(folder / CONFIG)
-        ours = schema.to_dict(schema.build(kind, said))
+        ours = schema.build(kind, said)
     except ConfigError:
         return False
-    return said == ours and not any((folder / name).exists() for name in results)
+    # 0.1.0 did not name the settings that were added since.
+    whole = _names(schema.identity(ours), said) and _names(said, schema.to_dict(ours))
+    return whole and not any((folder / name).exists() for name in results)
+
+
+def _names(part: Mapping[str, Any], whole: Mapping[str, Any]) -> bool:
+    """Whether every setting of one mapping is in the other, with the same value."""
+    return all(
+        key in whole
+        and (_names(value, whole[key]) if isinstance(value, Mapping) else whole[key] == value)
+        for key, value in part.items()
+    )
 
 
 def begun(folder: Path) -> bool:
