@@ -265,7 +265,7 @@ def test_any_override_is_taken_or_refused_in_words(dotted):
 @dataclass(frozen=True)
 class Then:
     a: int = 1
-    inner: BSCSConfig = BSCSConfig()
+    inner: BSCSConfig = BSCSConfig()  # noqa: RUF009, it is frozen
 
 
 Now = make_dataclass(

@@ -119,7 +119,8 @@ def test_the_same_through_the_blocks_kernels(small, variant, monkeypatch):
     engine = optimize(lively(VARIANTS[variant](small)), precision="fp32")
     before, after = pair(2, 16, 24)
     expected = engine(before, after, k=3)
-    monkeypatch.setattr(ops, "on_gpu", lambda _: True)
+    for place in ("adadino.engine.ops", "adadino.engine.ops.block"):
+        monkeypatch.setattr(f"{place}.on_gpu", lambda _: True)
     monkeypatch.setattr(ops, "fits", lambda dtype, head_dim: head_dim == 16)
     compare(engine(before, after, k=3), expected, 2e-5)
 

@@ -14,6 +14,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from adadino.engine.block import hold
 from adadino.engine.cuda import SideStream
 from adadino.engine.ops.adapter import (
     affine_silu,
@@ -71,35 +72,30 @@ class Adapter(nn.Module):
         if cgla.order_invariant:
             looks = looks.mean(1, keepdim=True).expand_as(looks)
         injected = 0.0 if cgla.delta == "none" else 1.0
-        held = {
-            "w_looks": looks.flatten(1).t().to(dtype),  # (2D, H), as addmm_ takes it
-            "w_relation": weight[:, 2:].flatten(1).to(dtype),  # (H, 2D)
-            "w_context": _weight(layers.context).t().to(dtype),
-            "w_spatial": _weight(cgla.w_spatial)[0].float(),
-            "b_spatial": _bias(cgla.w_spatial).float(),
-            "w_channel": _weight(cgla.w_channel).float(),
-            "b_channel": _bias(cgla.w_channel).float(),
-            "w_delta1": _weight(layers.delta_in).to(dtype),
-            "w_delta2": _weight(layers.delta_local).t().to(dtype),
-            "w_delta3": _weight(layers.delta_out).to(dtype),
-            "b_delta3": _bias(layers.delta_out).to(dtype),
+        hold(
+            self,
+            w_looks=looks.flatten(1).t().to(dtype),  # (2D, H), as addmm_ takes it
+            w_relation=weight[:, 2:].flatten(1).to(dtype),  # (H, 2D)
+            w_context=_weight(layers.context).t().to(dtype),
+            w_spatial=_weight(cgla.w_spatial)[0].float(),
+            b_spatial=_bias(cgla.w_spatial).float(),
+            w_channel=_weight(cgla.w_channel).float(),
+            b_channel=_bias(cgla.w_channel).float(),
+            w_delta1=_weight(layers.delta_in).to(dtype),
+            w_delta2=_weight(layers.delta_local).t().to(dtype),
+            w_delta3=_weight(layers.delta_out).to(dtype),
+            b_delta3=_bias(layers.delta_out).to(dtype),
             # Both dates lie side by side as channels.
-            "w_local1": _weight(layers.local).t().repeat(1, 2).to(dtype),
-            "w_local2": _weight(layers.local_out).to(dtype),
-            "b_local2": _bias(layers.local_out).to(dtype),
-            "gamma_self": (cgla.gamma_self * cgla.eta).float(),
-            "gamma_delta": (cgla.gamma_delta * cgla.eta).float() * injected,
-        }
-        for name, value in held.items():
-            self.register_buffer(name, value.detach().clone(memory_format=torch.contiguous_format))
-        self.norm_relation, self.norm_context = (
-            _norm(layers.relation_norm),
-            _norm(layers.context_norm),
+            w_local1=_weight(layers.local).t().repeat(1, 2).to(dtype),
+            w_local2=_weight(layers.local_out).to(dtype),
+            b_local2=_bias(layers.local_out).to(dtype),
+            gamma_self=(cgla.gamma_self * cgla.eta).float(),
+            gamma_delta=(cgla.gamma_delta * cgla.eta).float() * injected,
         )
-        self.norm_delta1, self.norm_delta2 = (
-            _norm(layers.delta_in_norm),
-            _norm(layers.delta_local_norm),
-        )
+        self.norm_relation = deepcopy(layers.relation_norm).float()
+        self.norm_context = deepcopy(layers.context_norm).float()
+        self.norm_delta1 = deepcopy(layers.delta_in_norm).float()
+        self.norm_delta2 = deepcopy(layers.delta_local_norm).float()
 
     def forward(
         self, x: Tensor, shift: Tensor, grid: tuple[int, int], side: SideStream
@@ -162,7 +158,3 @@ def _weight(conv: nn.Conv2d) -> Tensor:
 def _bias(conv: nn.Conv2d) -> Tensor:
     assert conv.bias is not None
     return conv.bias
-
-
-def _norm(norm: nn.GroupNorm) -> nn.GroupNorm:
-    return deepcopy(norm).float()

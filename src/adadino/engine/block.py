@@ -30,6 +30,15 @@ FUSED_GELU = True
 The model's GELU is the exact one; the two differ by at most 5e-4."""
 
 
+def hold(module: nn.Module, **tensors: Tensor | None) -> None:
+    """Register copies of tensors as buffers: the model they come from may go on being trained."""
+    for name, value in tensors.items():
+        kept = None
+        if value is not None:
+            kept = value.detach().clone(memory_format=torch.contiguous_format)
+        module.register_buffer(name, kept)
+
+
 class Chosen(NamedTuple):
     """The weights of the chunks that a batch executes."""
 
@@ -68,23 +77,18 @@ class FastFFN(nn.Module):
         self.down: Tensor
         self.down_scale: Tensor | None
         up = quantize(weight, kind)  # (C, rows, D)
-        self._keep("up", up.values if kind else up.values.to(dtype))
-        self._keep("up_scale", up.scale)
-        self._keep("bias", bias.to(dtype))
+        out, out_scale = down.permute(1, 2, 0).to(dtype), None
         if kind:
             rows = quantize(down.flatten(1), kind)
-            self._keep("down", rows.values.view(down.shape))
-            self._keep("down_scale", rows.scale)
-        else:
-            self._keep("down", down.permute(1, 2, 0).to(dtype))
-            self._keep("down_scale", None)
-
-    def _keep(self, name: str, value: Tensor | None) -> None:
-        # A copy even where nothing was converted: the model may go on being trained.
-        copy = (
-            None if value is None else value.detach().clone(memory_format=torch.contiguous_format)
+            out, out_scale = rows.values.view(down.shape), rows.scale
+        hold(
+            self,
+            up=up.values if kind else up.values.to(dtype),
+            up_scale=up.scale,
+            bias=bias.to(dtype),
+            down=out,
+            down_scale=out_scale,
         )
-        self.register_buffer(name, copy)
 
     def choose(self, keep: Tensor | None) -> Chosen:
         """The weights of the kept chunks (k,), gathered; None is all of them, as they lie."""
@@ -145,23 +149,21 @@ class FastBlock(nn.Module):
         self.shift_middle: Tensor
         self.shift_out: Tensor
         self.eps = block.norm1.eps
-        held = {
-            "qkv": qkv.values if kind else qkv.values.to(dtype),
-            "qkv_scale": qkv.scale,
-            "qkv_bias": bias,
+        hold(
+            self,
+            qkv=qkv.values if kind else qkv.values.to(dtype),
+            qkv_scale=qkv.scale,
+            qkv_bias=bias,
             # The projection stays in 16 bits: quantising what enters costs what the product saves.
-            "proj": (attn.proj.weight * block.ls1[:, None]).t().to(dtype),  # (K, D)
-            "weight1": block.norm1.weight.float(),
-            "bias1": block.norm1.bias.float(),
-            "weight2": block.norm2.weight.float(),
-            "bias2": block.norm2.bias.float(),
-            "shift": shift,
-            "shift_middle": middle,
-            "shift_out": middle + (block.ffn.down.bias * block.ls2).float(),
-        }
-        for name, value in held.items():
-            copy = None if value is None else value.detach().clone()
-            self.register_buffer(name, None if copy is None else copy.contiguous())
+            proj=(attn.proj.weight * block.ls1[:, None]).t().to(dtype),  # (K, D)
+            weight1=block.norm1.weight.float(),
+            bias1=block.norm1.bias.float(),
+            weight2=block.norm2.weight.float(),
+            bias2=block.norm2.bias.float(),
+            shift=shift,
+            shift_middle=middle,
+            shift_out=middle + (block.ffn.down.bias * block.ls2).float(),
+        )
 
     def attend(self, x: Tensor, rows: Rows, rope: tuple[Tensor, Tensor], *, prefix: int) -> Tensor:
         """Add the attention of normalised rows to tokens x (B, N, D), in place."""

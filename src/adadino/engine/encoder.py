@@ -15,7 +15,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from adadino.engine.adapter import Adapter, BlindAdapter
-from adadino.engine.block import FastBlock
+from adadino.engine.block import FastBlock, hold
 from adadino.engine.cuda import SideStream
 from adadino.engine.ops.block import layer_norm, select
 from adadino.engine.rows import Kind
@@ -38,10 +38,13 @@ class FastPolicy(nn.Module):
         self.bias1: Tensor
         self.weight2: Tensor
         self.bias2: Tensor
-        self.register_buffer("weight1", weight)
-        self.register_buffer("bias1", policy.fc1.bias.detach().float().clone())
-        self.register_buffer("weight2", policy.fc2.weight.detach().float().clone())
-        self.register_buffer("bias2", policy.fc2.bias.detach().float().clone())
+        hold(
+            self,
+            weight1=weight,
+            bias1=policy.fc1.bias.float(),
+            weight2=policy.fc2.weight.float(),
+            bias2=policy.fc2.bias.float(),
+        )
 
     def forward(self, parts: Tensor, k: int) -> tuple[Tensor, Tensor]:
         """Scores (B, C) and the k best chunks from the parts (B, parts, 4D) of PoolPair."""
@@ -80,20 +83,19 @@ class FastEncoder(nn.Module):
                 for depth, cgla in cast(dict[str, CGLA], encoder.cgla).items()
             }
         )
-        held = {
-            "patch_weight": backbone.patch_embed.weight.flatten(1).to(dtype),
-            "patch_bias": cast(Tensor, backbone.patch_embed.bias).to(dtype),
-            "prefix": torch.cat((backbone.cls_token, backbone.registers), dim=1).to(dtype),
-            "norm_weight": backbone.norm.weight.float(),
-            "norm_bias": backbone.norm.bias.float(),
-        }
         self.patch_weight: Tensor
         self.patch_bias: Tensor
         self.prefix: Tensor
         self.norm_weight: Tensor
         self.norm_bias: Tensor
-        for name, value in held.items():
-            self.register_buffer(name, value.detach().clone())
+        hold(
+            self,
+            patch_weight=backbone.patch_embed.weight.flatten(1).to(dtype),
+            patch_bias=cast(Tensor, backbone.patch_embed.bias).to(dtype),
+            prefix=torch.cat((backbone.cls_token, backbone.registers), dim=1).to(dtype),
+            norm_weight=backbone.norm.weight.float(),
+            norm_bias=backbone.norm.bias.float(),
+        )
         self.settle()
 
     def settle(self) -> None:

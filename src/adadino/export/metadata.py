@@ -14,9 +14,9 @@ from typing import Any
 import adadino
 from adadino.model.detector import Detector
 from adadino.model.weights import fingerprint
+from adadino.runtime.exported import FORMAT
 from adadino.scene.options import SceneOptions
 
-FORMAT = 1
 CLASSES = ("unchanged", "changed")
 DINOV3 = "code and trained parts Apache-2.0; contains backbone weights under the DINOv3 License"
 

@@ -103,12 +103,10 @@ def export(
     _check(model, path, options, overwrite=overwrite)
     model = _on_cpu(model)
     copy = portable(model)
-    k = ran = chunks = None  # a peer has no chunks to choose from
-    if isinstance(model, AdaDINO) and isinstance(copy, AdaDINO):
-        k = ran = model.bscs.k if options.k is None else options.k
-        if options.selection == "static":
-            chunks = choose_chunks(model, k, samples)
-            ran = k if chunks is None else freeze_chunks(copy, chunks)
+    k, chunks = _selected(model, options, samples)
+    ran = k  # what executes all that is left
+    if chunks is not None and isinstance(copy, AdaDINO):
+        ran = freeze_chunks(copy, chunks)
     pair = PairGraph(copy.half() if options.half else copy, k=ran).eval()
 
     tolerance = TOLERANCE[options.precision]
@@ -124,8 +122,7 @@ def export(
         kept_chunks=None if chunks is None else chunks.tolist(),
     )
     if options.deepness:
-        assert size is not None
-        metadata |= deepness(tile=size, resolution=options.resolution)
+        metadata |= deepness(tile=size or SceneOptions.tile, resolution=options.resolution)
     shapes = SHAPES if size is None else ((1, size, size),) * 2
     write = _write_onnx if path.suffix == ".onnx" else _write_pt2
 
@@ -155,6 +152,16 @@ def _check(model: Detector, path: Path, options: ExportOptions, *, overwrite: bo
     chunks = model.config.bscs.chunks
     if options.k is not None and not 1 <= options.k <= chunks:
         raise ConfigError(f"k is {options.k}, must be between 1 and {chunks}.")
+
+
+def _selected(
+    model: Detector, options: ExportOptions, samples: Pairs
+) -> tuple[int | None, Tensor | None]:
+    """The budget k, and the chunks to fix if any; a peer has no chunks to choose from."""
+    if not isinstance(model, AdaDINO):
+        return None, None
+    k = model.bscs.k if options.k is None else options.k
+    return k, choose_chunks(model, k, samples) if options.selection == "static" else None
 
 
 def _on_cpu(model: Detector) -> Detector:

@@ -21,9 +21,9 @@ import torch
 from torch import Tensor
 
 from adadino import schema
-from adadino.engine import Engine, for_inference
+from adadino.engine import for_inference
 from adadino.errors import AdaDINOError, MemoryWarning
-from adadino.model.bscs import top_chunks
+from adadino.model.bscs import top_chunks_by_block
 from adadino.runtime.devices import choose_device
 from adadino.runtime.protocol import EngineName, Images, Selection
 
@@ -78,8 +78,8 @@ class Forward:
     ) -> None:
         """Take a model where it is; see `runner.open_runner`."""
         self.model, self.network = network, for_inference(network, engine)
-        self.engine = self.network.precision if isinstance(self.network, Engine) else None
-        self.device = network.normalize.mean.device
+        self.engine = self.network.precision
+        self.device = network.device
         self._tile, self._given, self._selection = tile, batch, selection
         self.chunks: Tensor | None = None
         self.batch = 1
@@ -115,9 +115,7 @@ class Forward:
         """Choose the chunks of every block from a sample of tiles, taken as one batch."""
         scores = self._fitting(lambda tiles: self._run(tiles).scores, sample, "the sample")
         assert scores is not None
-        k = self.network.config.bscs.k
-        blocks = range(scores.shape[1])
-        self.chunks = torch.stack([top_chunks(scores[:, block], k) for block in blocks])
+        self.chunks = top_chunks_by_block(scores, self.network.config.bscs.k)
 
     def choose_batch(self) -> None:
         """Settle how many tiles go through the model at once."""
@@ -211,12 +209,11 @@ class Forward:
         side = self._tile
         blank = torch.zeros(1, 3, side, side, device=self.device)
         # A graph would keep its memory, and the second pass would seem to take none.
-        run = self.network.unrecorded if isinstance(self.network, Engine) else self.network
         for _ in range(2):  # the first pass also loads kernels
             held = torch.cuda.memory_allocated(self.device)
             torch.cuda.reset_peak_memory_stats(self.device)
             try:
-                run(blank, blank, chunks=self.chunks)
+                self.network.unrecorded(blank, blank, chunks=self.chunks)
             except torch.OutOfMemoryError:
                 return 1
             one = torch.cuda.max_memory_allocated(self.device) - held

@@ -12,13 +12,14 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from adadino.engine.ops import on_gpu
+from adadino.engine.ops import kernel_in
 from adadino.model.pair import split_dates
 
 Affine = tuple[Tensor, Tensor]
 """Scale and shift, each (B, C) float32."""
 
 
+@kernel_in("norm")
 def pair_norm(x: Tensor, *, prefix: int, shift: Tensor, eps: float = 1e-5) -> tuple[Tensor, Tensor]:
     """CGLA's view of a pair, from tokens (2B, N, D) in one reading.
 
@@ -26,22 +27,15 @@ def pair_norm(x: Tensor, *, prefix: int, shift: Tensor, eps: float = 1e-5) -> tu
         The normalised patch tokens of both dates [F1, F2], and their relation [|F1 - F2|, F1 * F2],
         each (B, hw, 2, D). They are never concatenated into the 4D of Eq. 2.
     """
-    if on_gpu(x):
-        from adadino.engine.kernels.norm import pair_norm as kernel
-
-        return kernel(x, prefix=prefix, shift=shift, eps=eps)
     tokens = F.layer_norm((x[:, prefix:].float() + shift).to(x.dtype), x.shape[-1:], eps=eps)
     first, second = split_dates(tokens)
     relation = torch.stack(((first - second).abs(), first * second), dim=2)
     return torch.stack((first, second), dim=2), relation
 
 
+@kernel_in("local")
 def group_affine(x: Tensor, norm: nn.GroupNorm) -> Affine:
     """GroupNorm of a map (B, hw, C) as y = x * scale + shift, statistics in float32."""
-    if on_gpu(x):
-        from adadino.engine.kernels.local import group_affine as kernel
-
-        return kernel(x, norm)
     groups = x.float().unflatten(-1, (norm.num_groups, -1))  # (B, hw, G, C / G)
     variance, mean = torch.var_mean(groups, dim=(1, 3), correction=0)
     factor = torch.rsqrt(variance + norm.eps)[..., None]
@@ -51,16 +45,14 @@ def group_affine(x: Tensor, norm: nn.GroupNorm) -> Affine:
     return scale.flatten(1), shift.flatten(1)
 
 
+@kernel_in("local")
 def affine_silu(x: Tensor, affine: Affine) -> Tensor:
     """SiLU(x * scale + shift) of a map (B, hw, C)."""
-    if on_gpu(x):
-        from adadino.engine.kernels.local import affine_silu as kernel
-
-        return kernel(x, affine)
     scale, shift = (t[:, None] for t in affine)
     return F.silu(x.float() * scale + shift).to(x.dtype)
 
 
+@kernel_in("local")
 def depthwise(x: Tensor, weight: Tensor, *, after: Literal["none", "gelu"] = "none") -> Tensor:
     """Depthwise 3x3 with zero padding of a map (B, h, w, C), channels last in and out.
 
@@ -69,15 +61,12 @@ def depthwise(x: Tensor, weight: Tensor, *, after: Literal["none", "gelu"] = "no
         weight: (9, C), row by row of the window.
         after: Non-linearity on the result.
     """
-    if on_gpu(x):
-        from adadino.engine.kernels.local import depthwise as kernel
-
-        return kernel(x, weight, after=after)
     kernel4 = weight.t().reshape(-1, 1, 3, 3)
     y = F.conv2d(x.permute(0, 3, 1, 2), kernel4, padding=1, groups=x.shape[-1])
     return (F.gelu(y) if after == "gelu" else y).permute(0, 2, 3, 1)
 
 
+@kernel_in("local")
 def context(
     x: Tensor, affine: Affine, w_spatial: Tensor, b_spatial: Tensor
 ) -> tuple[Tensor, Tensor, Tensor]:
@@ -93,15 +82,12 @@ def context(
         The context (B, hw, H); the spatial gate (B, hw) in float32; and float32 parts (B, parts, H)
         whose sum is the context's mean over the places.
     """
-    if on_gpu(x):
-        from adadino.engine.kernels.local import context as kernel
-
-        return kernel(x, affine, w_spatial, b_spatial)
     y = affine_silu(x, affine)
     gate = torch.sigmoid(y.float() @ w_spatial.float() + b_spatial.float())
     return y, gate, y.float().mean(1, keepdim=True)
 
 
+@kernel_in("residual")
 def gated_residual_(
     x: Tensor,
     local: Tensor,
@@ -130,20 +116,6 @@ def gated_residual_(
     Returns:
         q_delta of Eq. 7 (B, hw): the channel mean of the gated delta's magnitude, float32.
     """
-    if on_gpu(x):
-        from adadino.engine.kernels.residual import gated_residual_ as kernel
-
-        return kernel(
-            x,
-            local,
-            delta,
-            gate_spatial=gate_spatial,
-            gate_channel=gate_channel,
-            gamma_self=gamma_self,
-            gamma_delta=gamma_delta,
-            sign=sign,
-            features=features,
-        )
     gate = gate_channel[:, None] * gate_spatial[..., None]  # (B, hw, D)
     d = gate * delta.float()
     if features is not None:

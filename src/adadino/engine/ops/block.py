@@ -14,7 +14,7 @@ import torch.nn.functional as F
 from torch import Tensor
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
-from adadino.engine.ops import on_gpu
+from adadino.engine.ops import kernel_in, on_gpu
 from adadino.engine.rows import Kind, Rows, quantize, take
 from adadino.model.backbone import rotate
 from adadino.model.bscs import pool_pair, top_chunks
@@ -33,19 +33,17 @@ BACKENDS = [
 """The order of preference on a GPU; PyTorch's own begins with an older kernel."""
 
 
+@kernel_in("norm")
 def layer_norm(
     x: Tensor, *, shift: Tensor, weight: Tensor, bias: Tensor, eps: float, kind: Kind | None = None
 ) -> Rows:
     """Normalise tokens (..., D) into rows (R, D), in eight bits if a kind is given."""
-    if on_gpu(x):
-        from adadino.engine.kernels.norm import layer_norm as kernel
-
-        return kernel(x, shift=shift, weight=weight, bias=bias, eps=eps, kind=kind)
     rows = (x.flatten(0, -2).float() + shift).to(x.dtype)
     rows = F.layer_norm(rows, rows.shape[-1:], weight.to(x.dtype), bias.to(x.dtype), eps)
     return quantize(rows, kind)
 
 
+@kernel_in("norm")
 def layer_norm_pooled(
     x: Tensor,
     *,
@@ -62,24 +60,17 @@ def layer_norm_pooled(
         The rows, and float32 parts (B, parts, 4D) whose sum is PoolPair: means of the patch tokens
         of each date, of their absolute difference, of their product.
     """
-    if on_gpu(x):
-        from adadino.engine.kernels.norm import layer_norm_pooled as kernel
-
-        return kernel(x, prefix=prefix, shift=shift, weight=weight, bias=bias, eps=eps, kind=kind)
     rows = layer_norm(x, shift=shift, weight=weight, bias=bias, eps=eps, kind=kind)
     before, after = split_dates(x[:, prefix:].float() + shift)
     return rows, pool_pair(before, after)[:, None]
 
 
+@kernel_in("attention")
 def rope_(qkv: Tensor, cos: Tensor, sin: Tensor, *, heads: int, queries: bool = True) -> Tensor:
     """Turn the keys, and the queries, of tokens (B, N, 3D) by tables (N, head_dim), in place.
 
     Both halves of a head turn by the same angles, so only the first half of a table is read.
     """
-    if on_gpu(qkv):
-        from adadino.engine.kernels.attention import rope_ as kernel
-
-        return kernel(qkv, cos, sin, heads=heads, queries=queries)
     D = qkv.shape[-1] // 3
     turned = qkv[..., 0 if queries else D : 2 * D].unflatten(-1, (-1, D // heads))
     turned.copy_(rotate(turned, cos[:, None].to(qkv.dtype), sin[:, None].to(qkv.dtype)))
@@ -118,6 +109,7 @@ def fits(dtype: torch.dtype, head_dim: int) -> bool:
     return dtype == torch.bfloat16 and head_dim in (16, 32, 64)
 
 
+@kernel_in("select")
 def select(
     parts: Tensor, *, weight1: Tensor, bias1: Tensor, weight2: Tensor, bias2: Tensor, k: int
 ) -> tuple[Tensor, Tensor]:
@@ -135,10 +127,6 @@ def select(
         The scores (B, C), and the best chunks (k,) of their mean, ascending. Of equal means the
         kernel takes the lower chunk; `topk` does not say which it takes.
     """
-    if on_gpu(parts):
-        from adadino.engine.kernels.select import select as kernel
-
-        return kernel(parts, weight1=weight1, bias1=bias1, weight2=weight2, bias2=bias2, k=k)
     hidden = F.gelu(F.linear(parts.sum(1), weight1, bias1))
     scores = F.linear(hidden, weight2, bias2)
     return scores, top_chunks(scores, k)
@@ -157,12 +145,9 @@ class Chunks(NamedTuple):
     """(C, size, D); in eight bits (D, C, size)"""
 
 
+@kernel_in("gather")
 def gather(chunks: Chunks, keep: Tensor) -> Chunks:
     """The chunks `keep` (k,), in that order."""
-    if on_gpu(chunks.up):
-        from adadino.engine.kernels.gather import gather as kernel
-
-        return kernel(chunks, keep)
     up, scale, bias, down = chunks
     return Chunks(
         take(up, 0, keep),
@@ -172,6 +157,7 @@ def gather(chunks: Chunks, keep: Tensor) -> Chunks:
     )
 
 
+@kernel_in("activation")
 def activate(hidden: Tensor, *, gated: int = 0, kind: Kind | None = None) -> Rows:
     """GELU of rows (R, K), or SwiGLU of rows made of chunks [gate, value].
 
@@ -180,10 +166,6 @@ def activate(hidden: Tensor, *, gated: int = 0, kind: Kind | None = None) -> Row
         gated: Channels of one chunk if the FFN is gated; 0 if it is plain.
         kind: Eight-bit kind of the result, if any.
     """
-    if on_gpu(hidden):
-        from adadino.engine.kernels.activation import activate as kernel
-
-        return kernel(hidden, gated=gated, kind=kind)
     if gated:
         gate, value = hidden.unflatten(-1, (-1, 2, gated)).unbind(-2)
         return quantize((F.silu(gate) * value).flatten(1), kind)
