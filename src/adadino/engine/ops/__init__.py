@@ -14,7 +14,8 @@ from typing import ParamSpec, TypeVar, cast
 
 from torch import Tensor
 
-P, R = ParamSpec("P"), TypeVar("R")
+P = ParamSpec("P")
+R = TypeVar("R")
 
 
 @cache
