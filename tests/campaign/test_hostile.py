@@ -23,7 +23,7 @@ from adadino.area.units import Dates, Unit
 from adadino.checkpoint import load, save
 from adadino.cli.app import app
 from adadino.data.images import read_image
-from adadino.data.prepare.manifest import FILE_NAME, Manifest
+from adadino.data.prepare.manifest import MANIFEST, Manifest
 from adadino.data.prepare.run import prepare
 from adadino.data.synthetic import write_geotiff_pair
 from adadino.errors import AdaDINOError, ConfigError, DataError, InputError, WeightsError
@@ -189,7 +189,7 @@ def test_json_deeper_than_python_goes_is_refused(tmp_path):
     (tmp_path / "s.json").write_text(deep)
     with pytest.raises(InputError, match="cannot read"):
         read_pairs(tmp_path / "s.json")
-    (tmp_path / FILE_NAME).write_text(deep)
+    (tmp_path / MANIFEST).write_text(deep)
     with pytest.raises(DataError, match="cannot be understood"):
         Manifest.load(tmp_path)
 
@@ -210,7 +210,7 @@ def test_a_manifest_whose_counts_are_none_is_refused(tmp_path, pairs):
         "settings": settings, "source": "s", "splits": {"train": split}, "scene_sizes": {},
         "as_expected": None, "version": "0", "notes": [],
     }  # fmt: skip
-    (tmp_path / FILE_NAME).write_text(json.dumps(said))
+    (tmp_path / MANIFEST).write_text(json.dumps(said))
     with pytest.raises(DataError, match=r"splits\.train\.pairs"):
         Manifest.load(tmp_path)
 

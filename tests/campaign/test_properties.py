@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 
 from adadino import schema
 from adadino.area.pairs import read_pairs
-from adadino.data.prepare.manifest import FILE_NAME, Manifest
+from adadino.data.prepare.manifest import MANIFEST, Manifest
 from adadino.errors import AdaDINOError, ConfigError, DataError, InputError
 from adadino.training.config import RunConfig, load_run
 from campaign import asgi
@@ -152,7 +152,7 @@ def manifest(tmp_path_factory):
 def test_a_manifest_is_kept_or_refused(manifest, data):
     folder, said = manifest
     document = data.draw(spoiled(said))
-    (folder / FILE_NAME).write_text(json.dumps(document))
+    (folder / MANIFEST).write_text(json.dumps(document))
     try:
         found = Manifest.load(folder)
     except DataError as error:

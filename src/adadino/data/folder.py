@@ -10,6 +10,7 @@
 from __future__ import annotations
 
 import hashlib
+import os
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -223,15 +224,8 @@ def _find_all(roots: Sequence[Path | str], split: str | None) -> list[PairFiles]
     ]
 
 
-def _is_folder(path: Path) -> bool:
-    try:
-        return path.is_dir()
-    except OSError:  # a name that is too long for one
-        return False
-
-
 def _by_stem(folder: Path, root: Path | str) -> dict[str, Path]:
-    if not _is_folder(folder):
+    if not os.path.isdir(folder):  # noqa: PTH112, pathlib raises for names that are too long
         raise DataError(
             f"there is no folder {folder}. A prepared set has {root}/SPLIT/{{A,B,label}} or "
             f"{root}/{{A,B,label}}; `adadino prepare` makes one."
@@ -261,8 +255,7 @@ def _file_digest(path: Path) -> bytes:
 def _common_size(pair: PairFiles) -> tuple[int, int]:
     height, width = read_size(pair.before)
     for path in (pair.after, pair.label):
-        other = read_size(path)
-        if other != (height, width):
+        if (other := read_size(path)) != (height, width):
             raise DataError(
                 f"{path} is {other[1]} x {other[0]}, but {pair.before} is {width} x {height}. The "
                 "files of a pair show one place: resample or replace one of them."
@@ -271,7 +264,8 @@ def _common_size(pair: PairFiles) -> tuple[int, int]:
 
 
 def _read_pair(pair: PairFiles) -> tuple[Tensor, Tensor, Tensor]:
-    # (H, W, 3) -> (3, H, W)
-    before = torch.from_numpy(read_image(pair.before)).permute(2, 0, 1).contiguous()
-    after = torch.from_numpy(read_image(pair.after)).permute(2, 0, 1).contiguous()
+    before, after = (
+        torch.from_numpy(read_image(path)).permute(2, 0, 1).contiguous()  # (H, W, 3) -> (3, H, W)
+        for path in (pair.before, pair.after)
+    )
     return before, after, torch.from_numpy(read_mask(pair.label).astype(np.uint8))

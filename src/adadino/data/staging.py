@@ -20,8 +20,8 @@ STAGING = ".partial"
 SETTINGS = "settings.json"
 
 
-def begun(dest: Path) -> str | None:
-    """The settings that a set was begun with; None if there are none yet."""
+def settings_left(dest: Path) -> str | None:
+    """The settings that an interrupted run left; None if there are none."""
     try:
         return (dest / STAGING / SETTINGS).read_text(encoding="utf-8")
     except FileNotFoundError:
@@ -42,7 +42,7 @@ def stage(dest: Path, settings: str, *, anew: bool = False) -> Path:
         DataError: If what was left belongs to other settings.
     """
     staging = dest / STAGING
-    found = begun(dest)
+    found = settings_left(dest)
     if anew or found is None:  # without settings nobody knows what was begun
         remove(staging)
     if not staging.exists():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import sys
 import time
 from pathlib import Path
@@ -14,13 +15,14 @@ from pytorch_lightning.plugins.io import TorchCheckpointIO
 
 from adadino import checkpoint as checkpoints
 from adadino.data.folder import PairFolder
-from adadino.errors import TrainingError
 from adadino.files import write_atomic
 from adadino.reporting import pictures
 from adadino.reporting.tables import csv_text
-from adadino.training.folder import BEST, CURVES, HISTORY, LAST, PICTURES
+from adadino.training.folder import BEST, CURVES, HISTORY, LAST, PICTURES, read_state
 from adadino.training.step import ShardedBackbone
 from adadino.training.task import ChangeTask, to_float
+
+SECONDS_BETWEEN_CURVES = 10
 
 
 class AtomicCheckpointIO(TorchCheckpointIO):
@@ -43,15 +45,8 @@ class AtomicCheckpointIO(TorchCheckpointIO):
     def load_checkpoint(
         self, path: Any, map_location: Any | None = None, weights_only: bool | None = None
     ) -> dict[str, Any]:
-        """Read tensors and plain values only; no code of the file is run."""
-        try:
-            state: dict[str, Any] = torch.load(path, map_location="cpu", weights_only=True)
-        except Exception as error:  # whatever zip, pickle and torch think of a damaged file
-            raise TrainingError(
-                f"cannot read {path}: {type(error).__name__}. Restore it, or start the run anew "
-                "with --overwrite."
-            ) from error
-        return state
+        """See `read_state`."""
+        return read_state(path)
 
 
 class Bar(pl.callbacks.RichProgressBar):
@@ -67,6 +62,8 @@ class Keeper(pl.Callback):
     def __init__(self, folder: Path, validation: PairFolder, *, shown: int = 6) -> None:
         self.folder, self.validation = folder, validation
         self.examples = choose_examples(validation, shown)
+        self.drawn = -math.inf
+        """When the curves were drawn last: drawing takes longer than an epoch of a small run."""
 
     def on_train_epoch_end(self, trainer: pl.Trainer, task: pl.LightningModule) -> None:
         """Write what a validated epoch left; `last.ckpt` comes last and marks it as finished."""
@@ -88,7 +85,10 @@ class Keeper(pl.Callback):
                 unnamed = task.model.config.backbone.weights is None
                 checkpoints.save(task.model, self.folder / BEST, with_backbone=unnamed, extra=extra)
             write_atomic(self.folder / HISTORY, csv_text(list(task.history[0]), task.history))
-            pictures.training_curves(task.history, self.folder / CURVES)
+            is_last = row["epoch"] == trainer.max_epochs
+            if is_last or time.monotonic() - self.drawn > SECONDS_BETWEEN_CURVES:
+                pictures.training_curves(task.history, self.folder / CURVES)
+                self.drawn = time.monotonic()
             self.picture(task, self.folder / PICTURES / name)
         trainer.save_checkpoint(self.folder / LAST)
 

@@ -190,7 +190,7 @@ def load_run(path: Path | str | None, overrides: Sequence[str] = ()) -> RunConfi
         for item in overrides
         if item.startswith("model.")
     ]
-    ignored = [setting for setting in _differences(written, base) if not takes(peer, setting)]
+    ignored = [setting for setting in differences(written, base) if not takes(peer, setting)]
     meant = (file.get("model") or {}).get("peer") == peer
     for setting in named + (ignored if meant else []):
         if not takes(peer, setting):
@@ -201,12 +201,12 @@ def load_run(path: Path | str | None, overrides: Sequence[str] = ()) -> RunConfi
     return schema.build(RunConfig, {**data, "model": written})
 
 
-def _differences(one: Mapping[str, Any], two: Mapping[str, Any], path: str = "") -> list[str]:
+def differences(one: Mapping[str, Any], two: Mapping[str, Any], path: str = "") -> list[str]:
     """Dotted names of the settings in which two configurations of one type differ."""
     names = []
     for key, ours in one.items():
         if isinstance(ours, Mapping):
-            names += _differences(ours, two[key], f"{path}{key}.")
+            names += differences(ours, two[key], f"{path}{key}.")
         elif ours != two[key]:
             names.append(path + key)
     return names

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import platform
-import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from importlib.metadata import version
@@ -16,9 +16,10 @@ import torch
 import adadino
 from adadino import schema
 from adadino.data.folder import PairFolder, fingerprint
+from adadino.data.staging import remove
 from adadino.errors import ConfigError, TrainingError
 from adadino.files import sweep, write_atomic
-from adadino.training.config import RunConfig
+from adadino.training.config import RunConfig, differences
 
 LAST, BEST, FINAL = "last.ckpt", "best", "final"
 CONFIG, ENVIRONMENT = "config.yaml", "environment.json"
@@ -35,9 +36,9 @@ _RESULTS = tuple(name for name in _WRITTEN if name not in ("tensorboard", ENVIRO
 
 # What may differ between a run's start and its continuation: where it runs, not what it learns.
 _FREE = {
-    "train": ("wandb", "devices", "nodes", "strategy", "accumulate"),  # see `same_update`
-    "data": ("workers", "cache", "root"),
-}
+    "output", "data.root", "data.workers", "data.cache", "train.wandb", "train.strategy",
+    "train.devices", "train.nodes", "train.accumulate",  # `same_update` checks these three
+}  # fmt: skip
 
 
 def open_run(folder: Path, config: RunConfig, *, overwrite: bool) -> Path | None:
@@ -59,21 +60,22 @@ def open_run(folder: Path, config: RunConfig, *, overwrite: bool) -> Path | None
     if before is not None:
         _clear_up(folder)
     if abandoned(folder, RunConfig, _RESULTS):
-        _remove(folder / "tensorboard")
+        remove(folder / "tensorboard")
         before = None  # the settings are replaced, never missing: a second process may read them
     if overwrite and (before is not None or _in_the_way(folder)):
         for name in _WRITTEN:
-            _remove(folder / name)
+            remove(folder / name)
         before = None
     if before is None:
         write_atomic(saved, schema.write_yaml(config))
         return checkpoint_of(folder)
-    then, now = _comparable(before), _comparable(config)
-    if then != now:
-        raise TrainingError(
-            f"{folder} holds a run with another {_first_difference(then, now)}; give another "
-            "output, or --overwrite."
-        )
+    then, now = schema.to_dict(before), schema.to_dict(config)
+    for name in differences(then, now):
+        if name not in _FREE:
+            raise TrainingError(
+                f"{folder} holds a run with another {name} ({_value(then, name)!r}, not "
+                f"{_value(now, name)!r}); give another output, or --overwrite."
+            )
     return checkpoint_of(folder)
 
 
@@ -107,8 +109,8 @@ def _names(part: Mapping[str, Any], whole: Mapping[str, Any]) -> bool:
     )
 
 
-def begun(folder: Path) -> bool:
-    """Whether a folder holds a training run that can go on."""
+def can_go_on(folder: Path) -> bool:
+    """Whether a folder holds a training run that has results already."""
     return (folder / CONFIG).exists() and not abandoned(folder, RunConfig, _RESULTS)
 
 
@@ -145,7 +147,7 @@ def same_update(folder: Path, config: RunConfig) -> RunConfig:
     Raises:
         TrainingError: No number of accumulated steps gives the same.
     """
-    if not begun(folder):
+    if not can_go_on(folder):
         return config
     before = _saved(folder / CONFIG).train
     now = config.train
@@ -174,6 +176,22 @@ def same_update(folder: Path, config: RunConfig) -> RunConfig:
 def checkpoint_of(folder: Path) -> Path | None:
     """The checkpoint to go on from, if there is one."""
     return folder / LAST if (folder / LAST).exists() else None
+
+
+def read_state(path: Path | str) -> dict[str, Any]:
+    """Read what a run goes on from: tensors and plain values only, so no code of the file is run.
+
+    Raises:
+        TrainingError: The file is damaged.
+    """
+    try:
+        state: dict[str, Any] = torch.load(path, map_location="cpu", weights_only=True)
+    except Exception as error:  # whatever zip, pickle and torch think of a damaged file
+        raise TrainingError(
+            f"cannot read {path}: {type(error).__name__}. Restore it, or start the run anew with "
+            "--overwrite."
+        ) from error
+    return state
 
 
 def record_environment(folder: Path, sets: dict[str, PairFolder]) -> None:
@@ -210,25 +228,5 @@ def record_environment(folder: Path, sets: dict[str, PairFolder]) -> None:
     write_atomic(path, json.dumps({"versions": versions, "data": data}, indent=2) + "\n")
 
 
-def _remove(path: Path) -> None:
-    if path.is_dir():
-        shutil.rmtree(path)
-    else:
-        path.unlink(missing_ok=True)
-
-
-def _comparable(config: RunConfig) -> dict[str, Any]:
-    settings = schema.to_dict(config)
-    del settings["output"]
-    for group, names in _FREE.items():
-        for name in names:
-            del settings[group][name]
-    return settings
-
-
-def _first_difference(a: Any, b: Any, path: str = "") -> str:
-    if isinstance(a, dict) and isinstance(b, dict):
-        for key in a:
-            if a[key] != b[key]:
-                return _first_difference(a[key], b[key], f"{path}.{key}" if path else key)
-    return f"{path} ({a!r}, not {b!r})"
+def _value(settings: Any, name: str) -> Any:
+    return functools.reduce(lambda group, key: group[key], name.split("."), settings)

@@ -45,7 +45,7 @@ from adadino.training.folder import (
     ENVIRONMENT,
     FINAL,
     LAST,
-    begun,
+    can_go_on,
     checkpoint_of,
     open_run,
     record_environment,
@@ -101,7 +101,7 @@ def train(
     if first and config.train.accumulate != given.train.accumulate:
         _warn_of_devices(config.train, instead_of=given.train.accumulate)
     # Built before a new run's folder is made: weights that cannot be read leave no folder behind.
-    model = None if begun(folder) else _make_model(config, warn=first)
+    model = None if can_go_on(folder) else _make_model(config, warn=first)
     with locked(folder, "training run") if first else contextlib.nullcontext():
         if first:
             resume = open_run(folder, config, overwrite=overwrite)

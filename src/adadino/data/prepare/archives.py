@@ -16,11 +16,10 @@ import stat
 import tempfile
 import zipfile
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
+from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path, PurePosixPath, PureWindowsPath
-from types import TracebackType
 from typing import IO
 
 from adadino.data.images import is_image, readable
@@ -48,7 +47,7 @@ class Member:
     open: Callable[[], IO[bytes]] = field(compare=False)
 
 
-class Source:
+class Source(AbstractContextManager["Source"]):
     """The images and lists of a folder or zip; a context manager that closes the archives.
 
     Args:
@@ -81,15 +80,7 @@ class Source:
             raise
         self.members = sorted(found, key=lambda member: member.path)
 
-    def __enter__(self) -> Source:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self._open_archives.close()
 
     def digest(self) -> str:
@@ -128,7 +119,7 @@ class Source:
                 elif _is_wanted(name):
                     about = path.stat()
                     size, stamp = about.st_size, about.st_mtime_ns
-                    yield Member(virtual, size, str(path), stamp, _opener(path))
+                    yield Member(virtual, size, str(path), stamp, partial(path.open, "rb"))
 
     def _in_zip(
         self, file: Path | IO[bytes], prefix: PurePosixPath, origin: str, *, nested: bool
@@ -192,10 +183,6 @@ class Source:
         with readable(name), archive.open(info) as packed:
             shutil.copyfileobj(packed, copy, length=2**20)
         return copy
-
-
-def _opener(path: Path) -> Callable[[], IO[bytes]]:
-    return lambda: path.open("rb")
 
 
 def _is_wanted(name: str) -> bool:

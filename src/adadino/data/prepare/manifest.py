@@ -11,7 +11,7 @@ from typing import Any
 from adadino import schema
 from adadino.data.folder import SPLITS, PairFiles, find_pairs, fingerprint
 from adadino.data.images import read_mask
-from adadino.data.staging import MANIFEST as FILE_NAME
+from adadino.data.staging import MANIFEST
 from adadino.errors import ConfigError, DataError
 from adadino.files import write_atomic
 
@@ -60,7 +60,7 @@ class Manifest:
 
     def save(self, folder: Path | str) -> None:
         """Write `manifest.json` into a folder."""
-        write_atomic(Path(folder) / FILE_NAME, json.dumps(asdict(self), indent=2) + "\n")
+        write_atomic(Path(folder) / MANIFEST, json.dumps(asdict(self), indent=2) + "\n")
 
     @classmethod
     def load(cls, folder: Path | str) -> Manifest:
@@ -69,7 +69,7 @@ class Manifest:
         Raises:
             DataError: If there is none, or it is not one of ours.
         """
-        path = Path(folder) / FILE_NAME
+        path = Path(folder) / MANIFEST
         try:
             content: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
             settings = schema.build(Settings, content.pop("settings"), "settings")
@@ -81,7 +81,7 @@ class Manifest:
             return cls(settings=settings, splits=splits, notes=notes, **content)
         except FileNotFoundError:
             raise DataError(
-                f"{folder} has no {FILE_NAME}, so it is not a finished set. Make it, or let it "
+                f"{folder} has no {MANIFEST}, so it is not a finished set. Make it, or let it "
                 "be finished, with `adadino prepare`."
             ) from None
         except (
@@ -111,7 +111,7 @@ class Manifest:
             if recorded is None:
                 if (Path(folder) / split).exists():
                     raise DataError(
-                        f"{folder} has a {split} folder that its {FILE_NAME} does not name. Remove "
+                        f"{folder} has a {split} folder that its {MANIFEST} does not name. Remove "
                         "it, or prepare the set again."
                     )
                 continue
@@ -120,7 +120,7 @@ class Manifest:
             if found != recorded.fingerprint:
                 raise DataError(
                     f"{Path(folder) / split} is not what was prepared: it has {len(pairs)} pairs, "
-                    f"{found}; {FILE_NAME} says {recorded.pairs}, {recorded.fingerprint}. Prepare "
+                    f"{found}; {MANIFEST} says {recorded.pairs}, {recorded.fingerprint}. Prepare "
                     "the set again with overwrite=True (--overwrite)."
                 )
         return manifest

@@ -31,7 +31,7 @@ from adadino.data.prepare.cutting import (
 from adadino.data.prepare.layouts import find_scenes, refuse_empty_splits, select_whu
 from adadino.data.prepare.manifest import Manifest, Settings, summarise
 from adadino.data.prepare.splits import draw_missing_splits
-from adadino.data.staging import MANIFEST, SPLITS, STAGING, begun, publish, remove, stage
+from adadino.data.staging import MANIFEST, SPLITS, STAGING, publish, remove, settings_left, stage
 from adadino.errors import AdaDINOWarning, ConfigError, DataError
 from adadino.files import sole_writer
 
@@ -51,8 +51,7 @@ def prepare(
     """Cut a benchmark into tiles, split it, check its counts, and describe it.
 
     Called again with the same settings, it goes on where an interrupted run stopped, or begins anew
-    where the source has changed since. A finished set is compared with its manifest, which is
-    returned.
+    where the source has changed since. A finished set is only compared with its manifest.
 
     Args:
         name: `levir-cd`, `levir-cd-plus`, `whu-cd`, `sysu-cd`, `clcd`, or `folder` for any tree.
@@ -64,9 +63,6 @@ def prepare(
         overwrite: Whether to replace a finished or half-finished set in `dest`.
         strict: Whether counts that differ from the expected ones are an error, or only a note.
         progress: Called with the files done, the total and the name of the last tile.
-
-    Returns:
-        The manifest, as written to `dest/manifest.json`.
 
     Raises:
         ConfigError: If there is no such benchmark, variant or tile size.
@@ -159,13 +155,13 @@ def _check_whole(source: Source, dest: Path, benchmark: Benchmark, settings: Set
 
 def _is_remnant(dest: Path, settings: Settings) -> bool:
     """Whether a run of the same settings, or of none that are known, has left its folder."""
-    return (dest / STAGING).exists() and begun(dest) in (None, _as_text(settings))
+    return (dest / STAGING).exists() and settings_left(dest) in (None, _as_text(settings))
 
 
 def _source_changed(dest: Path, settings: Settings) -> bool:
     """Whether an interrupted run differs in the source's content alone; if so, say it."""
     try:
-        left = json.loads(begun(dest) or "null")
+        left = json.loads(settings_left(dest) or "null")
     except (ValueError, RecursionError):
         return False
     wanted = asdict(settings)

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
-from adadino.data.staging import MANIFEST, SPLITS, STAGING, begun, publish, remove, stage
+from adadino.data.staging import MANIFEST, SPLITS, STAGING, publish, remove, settings_left, stage
 from adadino.data.synthetic.world import World, make_pair
 from adadino.errors import AdaDINOError, DataError, InputError, WriteError
 from adadino.files import WAY_OUT, atomic, sole_writer, work_folder, write_atomic
@@ -241,7 +241,7 @@ def synthesize(
         if not overwrite and _is_there(dest, settings, splits):
             return False
         _check_place(dest, overwrite=overwrite)
-        if overwrite and begun(dest) != settings:
+        if overwrite and settings_left(dest) != settings:
             _clear(dest)
         staging = stage(dest, settings)
         write_dataset(

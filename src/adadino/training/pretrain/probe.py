@@ -22,20 +22,20 @@ from adadino.model.adadino import AdaDINO
 from adadino.training.pretrain.distill import Student
 
 DIRECTIONS = 2048
+BATCH = 16
+"""Pairs per step."""
+RIDGE = 1e-2
+"""Regularisation, relative to the mean variance of a feature."""
 
 
 @torch.inference_mode()
-def probe(
-    model: AdaDINO, student: Student, pairs: PairFolder, *, batch: int = 16, ridge: float = 1e-2
-) -> float:
+def probe(model: AdaDINO, student: Student, pairs: PairFolder) -> float:
     """Average precision of change per token, over the pairs that did not fit the probe.
 
     Args:
         model: The model that prepares the images.
         student: The backbone and its taps.
         pairs: Labelled pairs of one size; training pairs, never those a model is scored on.
-        batch: Pairs per step.
-        ridge: Regularisation, relative to the mean variance of a feature.
 
     Raises:
         DataError: There are too few pairs, or they do not divide into tokens.
@@ -48,14 +48,14 @@ def probe(
     wide = DIRECTIONS + 1
     gram = torch.zeros(wide, wide, dtype=torch.float64, device=device)
     moment = torch.zeros(wide, dtype=torch.float64, device=device)
-    for x, y in _tokens(model, student, directions, pairs, range(0, len(pairs), 2), batch):
+    for x, y in _tokens(model, student, directions, pairs, range(0, len(pairs), 2)):
         gram += (x.T @ x).double()
         moment += (x.T @ y).double()
-    penalty = ridge * gram.diagonal().mean()
+    penalty = RIDGE * gram.diagonal().mean()
     weight = torch.linalg.solve(gram + penalty * torch.eye(wide, device=device), moment).float()
     scored = [
         (x @ weight, y > 0.5)
-        for x, y in _tokens(model, student, directions, pairs, range(1, len(pairs), 2), batch)
+        for x, y in _tokens(model, student, directions, pairs, range(1, len(pairs), 2))
     ]
     scores, truth = (torch.cat(parts) for parts in zip(*scored, strict=True))
     return average_precision(scores, truth)
@@ -93,12 +93,11 @@ def _tokens(
     directions: Tensor,
     pairs: PairFolder,
     indices: range,
-    batch: int,
 ) -> Iterator[tuple[Tensor, Tensor]]:
     """Differences and a constant (n, DIRECTIONS + 1), changed shares (n,); a batch at a time."""
     device, patch = student.mask_token.device, model.config.stride
-    for start in range(0, len(indices), batch):
-        items = [pairs[i] for i in indices[start : start + batch]]
+    for start in range(0, len(indices), BATCH):
+        items = [pairs[i] for i in indices[start : start + BATCH]]
         before, after, mask = (
             torch.stack(part).to(device) for part in [*zip(*items, strict=True)][:3]
         )

@@ -32,7 +32,7 @@ from adadino.model.adadino import AdaDINO
 from adadino.model.lite0 import Lite0, load_lite0
 from adadino.reporting.tables import csv_text
 from adadino.runtime.devices import choose_device
-from adadino.training.folder import abandoned
+from adadino.training.folder import abandoned, read_state
 from adadino.training.pretrain.config import PretrainConfig
 from adadino.training.pretrain.distill import (
     Student,
@@ -42,7 +42,7 @@ from adadino.training.pretrain.distill import (
     targets,
 )
 from adadino.training.pretrain.probe import check_pairs, probe
-from adadino.training.pretrain.views import draw_views, enlarge, read_tiles, recolour
+from adadino.training.pretrain.views import cut_views, enlarge, read_tiles, recolour
 from adadino.training.schedule import pretraining_rate
 
 CONFIG, STATE, HISTORY, RESULT = "config.yaml", "last.pt", "history.csv", "backbone.safetensors"
@@ -101,14 +101,7 @@ def _make_parts(config: PretrainConfig) -> _Parts:
     if config.probe:
         labelled = PairFolder(config.probe, tile=config.size, cache=True)
         check_pairs(labelled, model.config.stride)  # now, not after `every` steps
-    return _Parts(model, student, teacher, _tiles(config).to(device), labelled)
-
-
-def _tiles(config: PretrainConfig) -> Tensor:
-    """Tiles of twice a view's side, so that a view can be cut out of one at any zoom."""
-    return torch.from_numpy(
-        read_tiles(config.images, 2 * config.size, limit=config.limit, synthetic=config.synthetic)
-    )
+    return _Parts(model, student, teacher, read_tiles(config).to(device), labelled)
 
 
 def _learn(
@@ -146,10 +139,12 @@ def _learn(
                     f"{folder / STATE} holds the last good state."
                 )
             row = {"step": float(done), "loss": mean, "seconds": time.monotonic() - started}
-            history = [*history, row | _probed(parts)]
+            row |= _probed(parts)
+            history = [*history, row]
             _keep(folder, student, optimizer, done, history)
             if report is not None:
-                report(done, config.steps, _said(history[-1]))
+                watched = f", probe AP {row['probe_ap']:.3f}" if "probe_ap" in row else ""
+                report(done, config.steps, f"loss {mean:.4f}{watched}")
     return history
 
 
@@ -159,7 +154,7 @@ def _loss(
     """The loss of one step, whose draws follow from the seed and the step alone."""
     model, tiles = parts.model, parts.tiles
     generator = torch.Generator(tiles.device).manual_seed(config.seed * 1_000_003 + step)
-    views = draw_views(tiles, config.batch, size=config.size, zoom=config.zoom, generator=generator)
+    views = cut_views(tiles, config, generator)
     with torch.autocast(tiles.device.type, torch.bfloat16, enabled=config.precision == "bf16"):
         with torch.no_grad():
             wanted = targets(
@@ -187,31 +182,24 @@ def _probed(parts: _Parts) -> dict[str, float]:
     return {"probe_ap": found}
 
 
-def _said(row: dict[str, float]) -> str:
-    watched = f", probe AP {row['probe_ap']:.3f}" if "probe_ap" in row else ""
-    return f"loss {row['loss']:.4f}{watched}"
-
-
 def _groups(student: Student, decay: float) -> list[dict[str, Any]]:
     """Vectors (norms, biases, scales, tokens) are not decayed."""
-    named = [(n, p) for n, p in student.named_parameters() if p.requires_grad]
-    flat = [p for n, p in named if p.ndim < 2 or "token" in n or "registers" in n]
-    rest = [p for n, p in named if not (p.ndim < 2 or "token" in n or "registers" in n)]
-    return [{"params": rest, "weight_decay": decay}, {"params": flat, "weight_decay": 0.0}]
+    groups: dict[bool, list[Tensor]] = {True: [], False: []}
+    for name, weight in student.named_parameters():
+        if weight.requires_grad:
+            flat = weight.ndim < 2 or "token" in name or "registers" in name
+            groups[not flat].append(weight)
+    return [{"params": groups[d], "weight_decay": decay * d} for d in (True, False)]
 
 
 @torch.no_grad()
-def _statistics(
-    config: PretrainConfig, parts: _Parts, batches: int = 8
-) -> list[tuple[Tensor, Tensor]]:
+def _statistics(config: PretrainConfig, parts: _Parts) -> list[tuple[Tensor, Tensor]]:
     """Mean and deviation of every target channel, from a few batches of their own seed."""
     model, tiles = parts.model, parts.tiles
     generator = torch.Generator(tiles.device).manual_seed(config.seed * 1_000_003 + 999_983)
     rounds = []
-    for _ in range(batches):
-        views = draw_views(
-            tiles, config.batch, size=config.size, zoom=config.zoom, generator=generator
-        )
+    for _ in range(8):
+        views = cut_views(tiles, config, generator)
         images = enlarge(views, model.config.scale)
         rounds.append(targets(parts.teacher, images, model.config.backbone.patch))
     levels = [torch.cat(level).flatten(0, 1) for level in zip(*rounds, strict=True)]
@@ -254,13 +242,9 @@ def _keep(
 def _resume(
     folder: Path, student: Student, optimizer: torch.optim.Optimizer
 ) -> dict[str, Any] | None:
-    path = folder / STATE
-    if not path.exists():
+    if not (folder / STATE).exists():
         return None
-    try:
-        state: dict[str, Any] = torch.load(path, map_location="cpu", weights_only=True)
-    except Exception as error:  # whatever zip, pickle and torch think of a damaged file
-        raise TrainingError(f"cannot read {path}: {error}. Start anew with --overwrite.") from error
+    state = read_state(folder / STATE)
     student.load_state_dict(state["student"])
     optimizer.load_state_dict(state["optimizer"])
     return state

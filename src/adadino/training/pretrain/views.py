@@ -6,7 +6,6 @@ and one image, are held.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -19,22 +18,18 @@ from adadino.data.augment import jitter
 from adadino.data.images import is_image, read_image, read_size
 from adadino.data.synthetic import make_pair
 from adadino.errors import DataError
+from adadino.training.pretrain.config import PretrainConfig
 
 
-def read_tiles(
-    folders: Sequence[str], side: int, *, limit: int, synthetic: int
-) -> NDArray[np.uint8]:
-    """Cut every image of an archive into tiles (N, 3, side, side).
+def read_tiles(config: PretrainConfig) -> Tensor:
+    """Cut every image of the archive into tiles (N, 3, side, side); labels are left out.
 
-    Args:
-        folders: Where its images are, at any depth; labels are left out.
-        side: Side of a tile in pixels.
-        limit: At most so many tiles, drawn evenly.
-        synthetic: Scenes of the synthetic world to add, both dates of each.
+    A tile has twice the side of a view, so that a view can be cut out of it at any zoom.
 
     Raises:
         DataError: There is nothing to cut.
     """
+    folders, side, synthetic = config.images, 2 * config.size, config.synthetic
     files = sorted(
         path
         for folder in folders
@@ -46,7 +41,7 @@ def read_tiles(
         raise DataError(f"there are no images in {where}; give --images DIR, or --synthetic N.")
     corners = [_corners(*read_size(path), side) for path in files]
     total = sum(map(len, corners)) + 2 * synthetic
-    keep = np.unique(np.linspace(0, total - 1, min(limit, total)).astype(int))
+    keep = np.unique(np.linspace(0, total - 1, min(config.limit, total)).astype(int))
     tiles, first = [], 0
     for path, places in zip(files, corners, strict=True):
         wanted = keep[(keep >= first) & (keep < first + len(places))] - first
@@ -60,7 +55,7 @@ def read_tiles(
         # Seeds of their own: no scene of a dataset, test or demonstration is seen here.
         pair = make_pair(770_000_000 + int(index) // 2, side)
         tiles.append((pair.after if index % 2 else pair.before).transpose(2, 0, 1))
-    return np.stack(tiles)
+    return torch.from_numpy(np.stack(tiles))
 
 
 def _corners(height: int, width: int, side: int) -> list[tuple[int, int]]:
@@ -80,23 +75,15 @@ def _at_least(image: NDArray[np.uint8], side: int) -> NDArray[np.uint8]:
     return np.pad(image, [(0, missing[0]), (0, missing[1]), (0, 0)], mode="symmetric")
 
 
-def draw_views(
-    tiles: Tensor,
-    count: int,
-    *,
-    size: int,
-    zoom: tuple[float, float],
-    generator: torch.Generator,
-) -> Tensor:
-    """Draw views, cut out, flipped and turned: (count, 3, size, size) in [0, 1].
+def cut_views(tiles: Tensor, config: PretrainConfig, generator: torch.Generator) -> Tensor:
+    """Draw a batch of views, cut out, flipped and turned: (batch, 3, size, size) in [0, 1].
 
     Args:
-        tiles: (N, 3, H, W) uint8.
-        count: How many; a tile may give several.
-        size: Side of a view.
-        zoom: Least and greatest side of a cut-out, as shares of the tile's.
+        tiles: (N, 3, H, W) uint8; a tile may give several views.
+        config: Says how many views, how large, and how large their cut-outs.
         generator: The only source of randomness, on the tiles' device.
     """
+    count, size, zoom = config.batch, config.size, config.zoom
 
     def draw(*shape: int) -> Tensor:
         return torch.rand(*shape, generator=generator, device=tiles.device)
