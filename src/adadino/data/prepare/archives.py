@@ -119,7 +119,7 @@ class Source(AbstractContextManager["Source"]):
                 elif _is_wanted(name):
                     about = path.stat()
                     size, stamp = about.st_size, about.st_mtime_ns
-                    yield Member(virtual, size, str(path), stamp, partial(path.open, "rb"))
+                    yield Member(virtual, size, str(path), stamp, _opener(path))
 
     def _in_zip(
         self, file: Path | IO[bytes], prefix: PurePosixPath, origin: str, *, nested: bool
@@ -183,6 +183,10 @@ class Source(AbstractContextManager["Source"]):
         with readable(name), archive.open(info) as packed:
             shutil.copyfileobj(packed, copy, length=2**20)
         return copy
+
+
+def _opener(path: Path) -> Callable[[], IO[bytes]]:
+    return lambda: path.open("rb")
 
 
 def _is_wanted(name: str) -> bool:
