@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 import numpy as np
 
@@ -69,7 +68,8 @@ def estimate(
         # every tile anew.
         margin = 2 * (options.tile - options.overlap)
         pixels = sum((u.height + margin) * (u.width + margin) for u in mine)
-        decoded += pixels * sum(_pixel_bytes(path, options) for path in _files(scene))
+        files = scene.dates.before, scene.dates.after
+        decoded += pixels * sum(_pixel_bytes(path, options) for path in files)
     pixels = sum(unit.height * unit.width for unit in units)
     return Cost(
         units=len(units),
@@ -83,11 +83,7 @@ def estimate(
     )
 
 
-def _files(scene: PlacedDates) -> tuple[str, str]:
-    return scene.dates.before, scene.dates.after
-
-
-def _pixel_bytes(path: str | Path, options: SceneOptions) -> int:
+def _pixel_bytes(path: str, options: SceneOptions) -> int:
     """The bytes of a pixel in the bands that are read."""
     _, bands = describe(path, "image", options.bands)
     with open_dataset(path) as dataset:

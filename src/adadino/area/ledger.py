@@ -29,8 +29,8 @@ from adadino.scene.journal import file_facts
 Record = dict[str, Any]
 """A unit's results as JSON holds them."""
 
-READ = 2**22
-FOLDERS = {"mask": ".tif", "probability": ".tif", "polygons": ".npz"}
+ENDINGS = {"mask": ".tif", "probability": ".tif", "polygons": ".npz"}
+"""How the names of a unit's files end, by what they hold."""
 
 
 class Ledger:
@@ -73,7 +73,7 @@ class Ledger:
 
     def file(self, unit: Unit, kind: str) -> Path:
         """A unit's output: `mask`, `probability` or `polygons`."""
-        return self.folder(unit.dates) / kind / f"{unit.name}{FOLDERS[kind]}"
+        return self.folder(unit.dates) / kind / f"{unit.name}{ENDINGS[kind]}"
 
     def survey(self, dates: Dates) -> Record | None:
         """The survey of a pair, if there is one."""
@@ -179,11 +179,8 @@ def dates_facts(dates: Dates) -> list[list[object]]:
 
 def checksum(path: Path) -> str:
     """SHA-256 of a file."""
-    digest = hashlib.sha256()
     with path.open("rb") as file:
-        while block := file.read(READ):
-            digest.update(block)
-    return digest.hexdigest()
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def _read(path: Path) -> Record | None:

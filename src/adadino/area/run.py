@@ -85,11 +85,11 @@ def predict_area(
         options: As for a scene.
         probability: Keep the probabilities, too; they take most of the space.
         unit: Side of a unit in pixels, a multiple of 512.
-        workers: Number of workers. None takes one for each GPU of the cluster, or on the CPU as
-            many as its processors can run. 0 predicts in this process, without Ray.
+        workers: None takes one for each GPU of the cluster, or on the CPU as many as its processors
+            can run. 0 predicts in this process, without Ray.
         ray_address: A cluster to join; without it one is started on this machine.
-        threads: Threads of each worker on the CPU. None takes as many as torch uses here, so that
-            the bits are those of a scene predicted here.
+        threads: Threads of each worker on the CPU. None takes torch's number here, which gives
+            the bits of a scene predicted here.
         device: Where the model runs: auto, cpu or cuda.
         verify: Compare the checksums of what is finished, and not only sizes.
         overwrite: Start again where the folder holds another job.
@@ -103,16 +103,8 @@ def predict_area(
     options, out = options or SceneOptions(), Path(out).resolve()
     check_limits(options.min_area, options.simplify)
     region = _survey(pairs, options, unit)
-    asked = Job(
-        out=str(out),
-        model=model if not Path(model).exists() else str(Path(model).resolve()),
-        backbone=backbone,
-        digest="",
-        options=options,
-        probability=probability,
-        device=device,
-        threads=threads or 0,
-    )
+    where = str(Path(model).resolve()) if Path(model).exists() else model
+    asked = Job(str(out), where, backbone, "", options, probability, device, threads or 0)
     with ExitStack() as stack:
         pool = None if workers == 0 else stack.enter_context(closing(RayPool(ray_address)))
         job, start = _open(asked, pool, workers, stack)

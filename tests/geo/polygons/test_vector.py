@@ -21,7 +21,7 @@ from scipy import ndimage
 from adadino.errors import ConfigError, InputError
 from adadino.geo.grid import Grid
 from adadino.geo.polygons import vector
-from adadino.geo.polygons.components import find_components
+from adadino.geo.polygons.components import label_bands
 from adadino.geo.polygons.vector import measures, polygons, sieved
 
 FIELDS = ["id", "area_m2", "perimeter_m", "prob_mean", "prob_max"]
@@ -69,7 +69,7 @@ def by_scipy(mask: NDArray[np.uint8], probability: NDArray[np.float32]) -> list[
 def test_components_in_bands_equal_those_of_the_whole(mask: NDArray[np.uint8], rows: int) -> None:
     probability = np.random.default_rng(1).random(mask.shape, np.float32)
     bands = [(r, mask[r : r + rows], probability[r : r + rows]) for r in range(0, 14, rows)]
-    got = find_components(bands, width=11)
+    got = label_bands(bands, width=11).components
     triples = zip(got.count, got.prob_mean, got.prob_max, strict=True)
     assert np.array(sorted(triples)) == pytest.approx(np.array(by_scipy(mask, probability)))
     assert (mask[got.row, got.col] == 1).all()
@@ -79,7 +79,7 @@ def test_a_spiral_across_every_band_is_one_component() -> None:
     mask = np.zeros((9, 9), np.uint8)
     mask[0] = mask[:, 8] = mask[8] = mask[2:, 0] = mask[2, :7] = mask[2:7, 6] = mask[6, 2:7] = 1
     bands = [(r, mask[r : r + 1], mask[r : r + 1].astype(np.float32)) for r in range(9)]
-    got = find_components(bands, width=9)
+    got = label_bands(bands, width=9).components
     assert got.count.tolist() == [mask.sum()]
     assert (got.row[0], got.col[0]) == (0, 0)
 

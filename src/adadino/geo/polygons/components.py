@@ -59,11 +59,6 @@ class Labelled(NamedTuple):
     """For each band, how many labels the bands above have."""
 
 
-def find_components(blocks: Iterable[Band], *, width: int) -> Components:
-    """Find the connected changes of a mask that comes in bands from top to bottom."""
-    return label_bands(blocks, width=width).components
-
-
 def label_bands(bands: Iterable[Band], *, width: int) -> Labelled:
     """Number the connected changes of a mask: pixels that share an edge are one change.
 
@@ -90,11 +85,6 @@ def label_bands(bands: Iterable[Band], *, width: int) -> Labelled:
         for upper, lower in touching(above, top):
             join(parent, upper - 1, lower - 1)
         above = bottom
-    if not parent:
-        nothing = np.zeros(0, np.int64)
-        none = Components(nothing, nothing, nothing, nothing, np.zeros(0))
-        return Labelled(none, np.zeros(0, np.intp), firsts)
-
     # A root is its component's smallest label, and labels run in reading order: so do the roots.
     which, count = groups(parent)
     whole = Sums(*map(np.concatenate, zip(*parts, strict=True))).group(which, count)
@@ -152,7 +142,8 @@ def touching(above: NDArray[np.int64], below: NDArray[np.int64]) -> Iterator[tup
 
 def groups(parent: list[int]) -> tuple[NDArray[np.intp], int]:
     """The number of each label's group, in the order of their smallest labels, and how many."""
-    roots, which = np.unique([_root(parent, i) for i in range(len(parent))], return_inverse=True)
+    each = np.array([_root(parent, i) for i in range(len(parent))], np.intp)
+    roots, which = np.unique(each, return_inverse=True)
     return which, len(roots)
 
 

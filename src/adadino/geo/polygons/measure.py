@@ -130,6 +130,11 @@ def _geod(crs: pyproj.CRS) -> pyproj.Geod:
 
 def move(outlines: NDArray[np.object_], by: Affine) -> NDArray[np.object_]:
     """Apply an affine transform to geometries."""
-    matrix, offset = np.array([[by.a, by.b], [by.d, by.e]]), np.array([by.c, by.f])
-    moved: NDArray[np.object_] = shapely.transform(outlines, lambda xy: xy @ matrix.T + offset)
+
+    def apply(xy: NDArray[np.float64]) -> NDArray[np.float64]:
+        # Number by number: a matrix product rounds differently with the number of its rows.
+        x, y = xy.T
+        return np.column_stack([by.a * x + by.b * y + by.c, by.d * x + by.e * y + by.f])
+
+    moved: NDArray[np.object_] = shapely.transform(outlines, apply)
     return moved

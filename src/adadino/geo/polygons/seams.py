@@ -91,7 +91,7 @@ def join_parts(parts: Iterable[Part], *, width: int) -> Pieces:
                     join(parent, a - 1, b - 1)
         below[part.rows.stop, part.cols.start] = _from(part.bottom, begin)
         right_of[part.rows.start, part.cols.stop] = _from(part.right, begin)
-    if not parent:
+    if not outlines:
         none = np.zeros(0, np.int64)
         return Pieces(np.array([], object), Components(none, none, none, none, np.zeros(0)))
     which, count = groups(parent)

@@ -37,7 +37,6 @@ from adadino.geo.polygons.components import (
     CHANGE,
     Band,
     Components,
-    find_components,
     label_band,
     label_bands,
 )
@@ -132,8 +131,8 @@ def check_limits(min_area: float, simplify: float) -> None:
 
 def trace(mask: Source, probability: Source) -> Pieces:
     """Outline the changed pixels and add up their probabilities; see `polygons`."""
-    parts = find_components(_bands(mask, probability), width=mask.shape[1])
-    return Pieces(_outlines(mask), parts)
+    found = label_bands(_bands(mask, probability), width=mask.shape[1])
+    return Pieces(_outlines(mask), found.components)
 
 
 def measured(
