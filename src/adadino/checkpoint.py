@@ -34,7 +34,7 @@ from adadino.model.weights import (
     read_tensors,
 )
 from adadino.peers import PEERS
-from adadino.source import FORMAT, SETTINGS, WEIGHTS, find_checkpoint, read_settings
+from adadino.source import FORMAT, SETTINGS, WEIGHTS, ancestors, find_checkpoint, read_settings
 
 
 def trained_tensors(model: Detector, *, with_backbone: bool = False) -> dict[str, Tensor]:
@@ -89,6 +89,8 @@ def save(
                 "dtype, or an earlier checkpoint."
             )
     said = {**(extra or {}), "format": FORMAT, "model": schema.to_dict(model.config)}
+    if model.ancestors:
+        said["ancestors"] = list(model.ancestors)
     # Both files are complete before either takes its place: they must agree.
     with atomic(folder / SETTINGS) as settings, atomic(folder / WEIGHTS) as weights:
         settings.write_text(json.dumps(said, indent=2) + "\n", encoding="utf-8")
@@ -144,6 +146,7 @@ def load(
     model = new_model(config) if weights is None else build_on(config, weights)
     model.load_state_dict(_compare(model, tensors, path), strict=False)
     model.came_with_backbone = carried
+    model.ancestors = ancestors(settings)
     return model.to(device).eval()
 
 

@@ -6,6 +6,7 @@ the file says of itself. Neither imports torch, so a wrong name is refused at on
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 from os import PathLike
@@ -130,3 +131,22 @@ def _is_torch_file(path: Path) -> bool:
 
 def _is_file(path: Path) -> bool:
     return os.path.isfile(path)  # noqa: PTH113, pathlib raises for names that are too long
+
+
+def ancestors(settings: dict[str, Any]) -> tuple[dict[str, Any], ...]:
+    """The trained models that a checkpoint's training started from, the oldest first."""
+    said = settings.get("ancestors")
+    return tuple(one for one in said if isinstance(one, dict)) if isinstance(said, list) else ()
+
+
+def lineage(source: str | PathLike[str]) -> tuple[dict[str, Any], ...]:
+    """The ancestors of a model that is trained from `source`: its own, and itself.
+
+    Each has its name as it was given, the digest of its file, and the epoch and scores it was saved
+    with, where its checkpoint says so.
+    """
+    path, said = find_checkpoint(source), read_settings(source)
+    with path.open("rb") as file:
+        digest = f"sha256:{hashlib.file_digest(file, 'sha256').hexdigest()[:16]}"
+    known = {name: said[name] for name in ("epoch", "validation") if name in said}
+    return (*ancestors(said), {"model": str(source), "digest": digest, **known})

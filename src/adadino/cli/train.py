@@ -26,6 +26,10 @@ def command(
             metavar="NAME", help="A peer instead of AdaDINO, e.g. fc-siam-diff (model.peer)."
         ),
     ] = None,
+    init: Annotated[
+        str | None,
+        typer.Option(metavar="MODEL", help="Start from a trained model: a folder, a hub id, tiny."),
+    ] = None,
     output: Annotated[Path | None, typer.Option("-o", "--output", help="The run's folder.")] = None,
     data: Annotated[Path | None, typer.Option(help="The prepared dataset (data.root).")] = None,
     overwrite: Annotated[
@@ -50,6 +54,8 @@ def command(
     overrides = parse_overrides(context.args)
     if model is not None:
         overrides.append(f"model.peer={'null' if model == 'adadino' else model}")
+    if init is not None:
+        overrides.append(f"init={init}")
     run = load_run(config, overrides)
     # Not in load_run: a recipe, or a table, gives one preset to all its models.
     given = any(item.startswith("preset=") for item in overrides)

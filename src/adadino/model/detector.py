@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, ClassVar, NamedTuple, Self
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Self
 
 import numpy as np
 import torch
@@ -78,6 +78,9 @@ class Detector(nn.Module):
     """The arithmetic of an engine: fp32, bf16, fp8 or int8. None for a plain model."""
     came_with_backbone: bool = False
     """Whether the checkpoint it was loaded from holds the frozen backbone too."""
+    ancestors: tuple[dict[str, Any], ...] = ()
+    """The trained models that its training started from, the oldest first; a checkpoint keeps them.
+    Each has a `model` and a `digest`."""
 
     @property
     def device(self) -> torch.device:

@@ -95,6 +95,9 @@ def _parts(model: Detector, original: PeerSpec | None) -> list[str]:
             f"Backbone: {backbone.name}, weights: {weights} (`{backbone.fingerprint}`). "
             "DINOv3 weights keep their own licence."
         )
+    if model.ancestors:
+        parents = ", then ".join(f"{one['model']} (`{one['digest']}`)" for one in model.ancestors)
+        lines.append(f"Started from a trained model: {parents}.")
     if config.stream.weights is not None:
         lines.append(f"EfficientNet-lite0 began with: {config.stream.weights}.")
     if original is None:

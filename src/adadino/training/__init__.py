@@ -4,6 +4,7 @@ Read it in this order:
 
 - `config`: all settings of a run; the defaults are the paper's.
 - `run`: opens data and folder, builds the model, runs Lightning, writes the card.
+- `start`: the model a run begins with, new or trained.
 - `data`: the splits, and batches whose order follows from the seed and the epoch alone.
 - `task`: one training step, validation, the optimiser, and what a checkpoint holds.
 - `schedule`: the learning rate, the budget k and CGLA's lambda over a run.

@@ -13,6 +13,7 @@ from adadino.config import PRESETS, Config, preset
 from adadino.data.augment import AugmentConfig
 from adadino.errors import ConfigError
 from adadino.peers import takes
+from adadino.source import read_settings
 
 
 @dataclass(frozen=True)
@@ -152,6 +153,9 @@ class RunConfig:
     """The preset that `model` refines."""
     output: str = "runs/run"
     """The run's folder."""
+    init: str | None = schema.added(None)
+    """A trained model to start from: a checkpoint folder, a hub id, or tiny, the bundled one. Its
+    own settings take the place of the preset's."""
     model: Config = field(default_factory=Config)
     data: DataConfig = field(default_factory=DataConfig)
     augment: AugmentConfig = field(default_factory=AugmentConfig)
@@ -174,10 +178,13 @@ def load_run(path: Path | str | None, overrides: Sequence[str] = ()) -> RunConfi
     """
     file = schema.read_yaml(path) if path is not None else {}
     data = schema.override(file, overrides)
-    name = data.get("preset", RunConfig.preset)
-    if not isinstance(name, str) or name not in PRESETS:
-        preset(name if isinstance(name, str) else schema.say(name))  # raises, naming the presets
-    base = schema.to_dict(PRESETS[name])
+    if data.get("init") is None:
+        name = data.get("preset", RunConfig.preset)
+        if not isinstance(name, str) or name not in PRESETS:
+            preset(name if isinstance(name, str) else schema.say(name))  # raises, naming them
+        base = schema.to_dict(PRESETS[name])
+    else:
+        data, base = _trained_base(data, file, overrides)
     given = data.get("model", {})
     if not isinstance(given, Mapping):
         raise ConfigError(f"model must be a mapping of settings, not {schema.say(given)}.")
@@ -199,6 +206,28 @@ def load_run(path: Path | str | None, overrides: Sequence[str] = ()) -> RunConfi
     for setting in ignored:
         _put(written, base, setting)
     return schema.build(RunConfig, {**data, "model": written})
+
+
+def _trained_base(
+    data: dict[str, Any], file: Mapping[str, Any], overrides: Sequence[str]
+) -> tuple[dict[str, Any], dict[str, Any]]:
+    """A run's settings, and those of the trained model that it starts from."""
+    init = data["init"]
+    if not isinstance(init, str):
+        raise ConfigError(f"init must be a model's folder or name, not {schema.say(init)}.")
+    if any(item.startswith("preset=") for item in overrides):
+        raise ConfigError(f"--preset has no effect with --init {init}, which has its own sizes.")
+    base = schema.to_dict(schema.build(Config, read_settings(init)["model"], "model"))
+    if file.get("init") != init:  # the file is another model's recipe: only its training counts
+        data = {**data, "model": schema.override({}, overrides).get("model", {})}
+    name = base["backbone"]["name"]
+    data["preset"] = name if name in PRESETS else RunConfig.preset
+    if (
+        isinstance(data["model"], Mapping)
+        and data["model"].get("peer", base["peer"]) != base["peer"]
+    ):
+        raise ConfigError(f"{init} is {base['peer'] or 'AdaDINO'}: leave --model out.")
+    return data, base
 
 
 def differences(one: Mapping[str, Any], two: Mapping[str, Any], path: str = "") -> list[str]:

