@@ -12,7 +12,8 @@ from adadino import config as presets
 from adadino import paper
 from adadino.benchmark import report as reports
 from adadino.benchmark.cost import gflops
-from adadino.benchmark.report import Measurement, Report, Timing
+from adadino.benchmark.options import Timing
+from adadino.benchmark.report import Measurement, Report
 from adadino.benchmark.run import run
 from adadino.engine.model import Engine
 from tests.conftest import SMALL

@@ -20,7 +20,8 @@ from adadino.cli.app import app
 from adadino.errors import ConfigError, DataError
 from adadino.experiments import report, runner
 from adadino.experiments.runner import reproduce
-from adadino.experiments.runs import Setting, run_config
+from adadino.experiments.runs import run_config
+from adadino.experiments.setting import Setting
 from adadino.experiments.table import Table, only
 from adadino.experiments.tables import TABLES
 from adadino.model.adadino import AdaDINO

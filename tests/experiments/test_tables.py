@@ -10,9 +10,10 @@ import pytest
 from adadino.benchmark.cost import gflops
 from adadino.config import PRESETS
 from adadino.evaluation import Protocol
-from adadino.experiments.runs import Setting, run_config
+from adadino.experiments.runs import run_config
+from adadino.experiments.setting import Setting
 from adadino.experiments.small import SMALL
-from adadino.experiments.table import PAPER, quickened
+from adadino.experiments.table import PAPER, Row, quickened
 from adadino.experiments.tables import TABLES
 from adadino.peers import ABSENT, PEERS
 
@@ -129,8 +130,14 @@ def test_a_quick_table_does_not_claim_real_pairs(name):
     assert "real pairs" not in title
 
 
-def test_random_chunks_are_the_same_for_every_seed_and_the_table_says_so():
-    row = next(row for row in TABLES["ablation"].rows if row.name == "Random-6")
-    seeds = {run_config(row, seed, Setting(Path("out"))).model.bscs.seed for seed in range(3)}
-    assert seeds == {0}
-    assert "model.bscs.seed = 0" in TABLES["ablation"].footer[0]
+def test_random_chunks_are_drawn_with_the_runs_seed_and_the_table_says_so():
+    rows = {row.name: row for row in TABLES["ablation"].rows}
+    random, learned = rows["Random-6"], rows["BSCS Top-6"]
+
+    def seed_of(row: Row, seed: int, *overrides: str) -> int:
+        return run_config(row, seed, Setting(Path("out"), overrides=overrides)).model.bscs.seed
+
+    assert [seed_of(random, seed) for seed in range(3)] == [0, 1, 2]
+    assert seed_of(random, 2, "model.bscs.seed=7") == 7
+    assert seed_of(learned, 2) == 0  # a seed that has no effect there would only rename the run
+    assert "drawn with the run's seed" in TABLES["ablation"].footer[0]

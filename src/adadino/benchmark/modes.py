@@ -15,12 +15,12 @@ import math
 import time
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
-from typing import Literal
 
 import torch
 from torch import Tensor, nn
 
 from adadino.benchmark.cost import exact_fp32, wait
+from adadino.benchmark.options import Mode
 from adadino.config import BackboneConfig
 from adadino.engine import optimize
 from adadino.errors import ConfigError
@@ -28,8 +28,6 @@ from adadino.model.adadino import AdaDINO
 from adadino.model.detector import Detector
 
 Encode = Callable[[Tensor], object]
-Mode = Literal["paper", "fp32", "fast", "fp8", "int8"]
-MODES: tuple[Mode, ...] = ("paper", "fp32", "fast", "fp8", "int8")
 
 
 def arithmetic(mode: Mode) -> AbstractContextManager[None]:

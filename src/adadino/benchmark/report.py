@@ -10,9 +10,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from adadino import paper
+from adadino.errors import ConfigError
 from adadino.files import write_atomic
 from adadino.reporting.pictures import figure
 from adadino.reporting.tables import csv_text, markdown_table
@@ -31,6 +32,11 @@ HEADER = [
     "GB",
     "first call, s",
 ]
+NOTE = (
+    "Policy and gather included, data on the device, random weights. paper: fp32, TF32 off, eager; "
+    "fp32: the engine in the same arithmetic, not compiled. x eager fp32: over paper's full k. "
+    "first call: with compilation, if there is any. The paper's figures: A800, fp32, batch 16."
+)
 
 
 @dataclass(frozen=True)
@@ -75,14 +81,6 @@ class Report:
     reference: list[Reference] = field(default_factory=list)
     skipped: list[str] = field(default_factory=list)
     """What was asked for and not measured, each with its reason."""
-
-
-@dataclass(frozen=True)
-class Timing:
-    """How many batches run."""
-
-    warmup: int = 5
-    measured: int = 20
 
 
 def fill_speedups(report: Report, full: int) -> None:
@@ -157,25 +155,42 @@ def reference_cells(report: Report) -> list[list[str]]:
     ]
 
 
-def files(folder: Path) -> list[Path]:
+def as_dict(report: Report, published: bool) -> dict[str, Any]:
+    """What `adadino benchmark --json` prints of a report."""
+    return {
+        "rows": [
+            dataclasses.asdict(row) | {"paper": quoted(row) if published else {}}
+            for row in report.rows
+        ],
+        "reference": [dataclasses.asdict(one) for one in report.reference],
+        "skipped": report.skipped,
+    }
+
+
+def _files(folder: Path) -> list[Path]:
     """The files that a benchmark writes into a folder: Markdown, CSV, a plot."""
     return [folder / f"benchmark.{suffix}" for suffix in ("md", "csv", "png")]
 
 
+def refuse_existing(folder: Path) -> None:
+    """Refuse a folder that holds an earlier benchmark."""
+    if there := [path for path in _files(folder) if path.exists()]:
+        raise ConfigError(f"{there[0]} exists; give another --output, or --overwrite.")
+
+
 def write(
-    report: Report, folder: Path, *, title: str, published: bool, sweep: str | None, note: str = ""
+    report: Report, folder: Path, *, title: str, published: bool, sweep: str | None
 ) -> list[Path]:
-    """Save the three files, the note under the table; returns those that were written."""
+    """Save the three files; returns those that were written."""
     body = cells(report, published=published)
-    lines = [f"# {title}", "", *markdown_table(HEADER, body), ""]
-    lines += [note, ""] if note else []
+    lines = [f"# {title}", "", *markdown_table(HEADER, body), "", NOTE, ""]
     if report.reference:
         lines += ["transformers' DINOv3ViTModel, the encoder alone, in the same run:", ""]
         columns = ["encoder", "batch", "px", "pairs/s"]
         lines += [*markdown_table(columns, reference_cells(report)), ""]
     lines += [f"- not measured: {reason}" for reason in report.skipped]
     others = [_reference_row(one) for one in report.reference]
-    paths = files(folder)
+    paths = _files(folder)
     write_atomic(paths[0], "\n".join(lines).rstrip() + "\n")
     write_atomic(paths[1], csv_text(HEADER, [*body, *others]))
     return paths if plot(report, paths[2], title=title, sweep=sweep) else paths[:2]

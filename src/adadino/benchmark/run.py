@@ -24,14 +24,14 @@ from torch import Tensor
 from adadino.benchmark.cost import exact_fp32, ffn_ms, gflops, wait
 from adadino.benchmark.modes import (
     Encode,
-    Mode,
     ModeError,
     arithmetic,
     check,
     make,
     reference_encoders,
 )
-from adadino.benchmark.report import Measurement, Reference, Report, Timing, fill_speedups
+from adadino.benchmark.options import Mode, Timing
+from adadino.benchmark.report import Measurement, Reference, Report, fill_speedups
 from adadino.config import Config
 from adadino.model.adadino import AdaDINO
 from adadino.model.detector import Detector

@@ -72,35 +72,35 @@ def command(
     scores = {} if truth is None else _score(result, truth)
     picture = output / "demo.png"
     _draw(result, truth, picture)
-    made = [] if truth is None else [before, after, truth]
     if json:
-        print_json(
-            {
-                "f1": scores.get("f1"),
-                "iou": scores.get("iou"),
-                "change_fraction": result.change_fraction,
-                "polygons": len(result.polygons),
-                "warnings": result.warnings,
-                "model": model,
-                "outputs": [*made, *result.outputs, picture],
-            }
-        )
+        made = [] if truth is None else [before, after, truth]
+        said = {name: scores.get(name) for name in ("f1", "iou")} | {"model": model}
+        said |= {"change_fraction": result.change_fraction, "polygons": len(result.polygons)}
+        outputs = [*made, *result.outputs, picture]
+        print_json(said | {"warnings": result.warnings, "outputs": outputs})
         return
-    place = "A synthetic place at two dates" if truth is not None else f"{before}, {after}"
+    place = f"{before}, {after}" if truth is None else "A synthetic place at two dates"
+    _say_found(place, result, scores, unseen=_is_unseen(model, seed))
+    _say_next(before, after, output, model)
+
+
+def _say_found(place: str, result: SceneResult, scores: dict[str, Any], *, unseen: bool) -> None:
+    """Print what was found and, where the truth is known, how right it is."""
+    polygons = len(result.polygons)
     typer.echo(
         f"{place}: the model found change on {100 * result.change_fraction:.1f} % of it, in "
-        f"{len(result.polygons)} polygon{'' if len(result.polygons) == 1 else 's'}."
+        f"{polygons} polygon{'' if polygons == 1 else 's'}."
     )
     if scores:
-        unseen = " The model never saw this place." if _is_unseen(model, seed) else ""
-        typer.echo(f"Against the exact mask: F1 {100 * scores['f1']:.1f}, IoU ", nl=False)
-        typer.echo(f"{100 * scores['iou']:.1f}.{unseen}")
-    typer.echo(f"Look at {picture}; open {output / 'change.gpkg'} in QGIS.")
-    _say_next(before, after, model)
+        typer.echo(
+            f"Against the exact mask: F1 {100 * scores['f1']:.1f}, IoU {100 * scores['iou']:.1f}."
+            + (" The model never saw this place." if unseen else "")
+        )
 
 
-def _say_next(before: Path, after: Path, model: str) -> None:
-    """Print what to type next."""
+def _say_next(before: Path, after: Path, output: Path, model: str) -> None:
+    """Print what to look at and what to type next."""
+    typer.echo(f"Look at {output / 'demo.png'}; open {output / 'change.gpkg'} in QGIS.")
     dates = shlex.join((str(before), str(after)))
     chosen = "" if model == "tiny" else f" --model {shlex.quote(model)}"
     typer.echo("\nNext:")

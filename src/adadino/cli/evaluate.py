@@ -9,12 +9,13 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from adadino.cli.options import Json, Quiet
+from adadino.cli.options import Backbone, Device, Json, Overwrite, Quiet
 from adadino.cli.output import json_text, print_json, print_table, progress
 from adadino.scene.options import SceneOptions
 
 if TYPE_CHECKING:
     from adadino.data.folder import PairFolder
+    from adadino.evaluation import Evaluation, Protocol
 
 FILES = ("scores.json", "tiles.csv", "pr.png")
 SCORES = ("precision", "recall", "f1", "iou", "oa", "kappa")
@@ -26,9 +27,7 @@ def command(
     split: Annotated[
         str | None, typer.Option(help="train, val or test; none for a folder without splits.")
     ] = "test",
-    backbone: Annotated[
-        str | None, typer.Option(help="Backbone weights, if not where the model says.")
-    ] = None,
+    backbone: Backbone = None,
     protocol: Annotated[
         Literal["default", "batch-size", "ordering", "swap"],
         typer.Option(help="App. B: batch sizes 1/4/8/16, five orders, or swapped dates."),
@@ -45,42 +44,33 @@ def command(
         Path | None,
         typer.Option("-o", "--output", help="Folder for scores, per-tile CSV and PR curve."),
     ] = None,
-    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace what exists.")] = False,
-    device: Annotated[str, typer.Option(help="auto, cpu, cuda, mps.")] = "auto",
+    overwrite: Overwrite = False,
+    device: Device = "auto",
     quiet: Quiet = False,
     json: Json = False,
 ) -> None:
     """Score a model: one confusion matrix over all pixels of the split."""
     from adadino.checkpoint import load
     from adadino.data.folder import PairFolder
-    from adadino.errors import ConfigError, WriteError
-    from adadino.evaluation import PROTOCOLS, Protocol, evaluate, pr_picture
+    from adadino.evaluation import evaluate
     from adadino.files import write_atomic
     from adadino.runtime.devices import choose_device
 
-    for path in () if output is None or overwrite else (output / name for name in FILES):
-        if path.exists():
-            raise WriteError(f"{path} exists; give another --output, or --overwrite.")
-    where = choose_device(device)
-    network = load(model, backbone=backbone, device=where)
     split = None if split in ("none", "") else split
+    cases = _cases(protocol, batch=batch, k=k, threshold=threshold)
+    if output is not None and not overwrite:
+        _refuse_existing(output)
+    network = load(model, backbone=backbone, device=choose_device(device))
     dataset = PairFolder(data, split, tile=tile)
     if split is not None:
         _warn_of_leakage(data, split, dataset)
-    if protocol == "batch-size" and batch is not None:
-        raise ConfigError("--batch does not go with --protocol batch-size; leave one out.")
-    cases = [("default", Protocol())] if protocol == "default" else PROTOCOLS[protocol]
     results: list[dict[str, Any]] = []
-    for name, case in cases:
-        case = dataclasses.replace(case, batch=batch or case.batch, k=k, threshold=threshold)
+    for name, case in cases.items():
         with progress(name, quiet=quiet or json) as report:
-            scores = evaluate(network, dataset, case, device=where, progress=report)
+            scores = evaluate(network, dataset, case, device=network.device, progress=report)
         results.append({"name": name, **scores.as_dict()})
-        if output is not None and name == cases[0][0]:
-            scores.write_rows(output / "tiles.csv")
-            best = pr_picture(scores, output / "pr.png", suggest=split == "val")
-            if best is not None:
-                results[-1]["best_threshold"] = best
+        if output is not None and len(results) == 1:
+            results[0] |= _write(scores, output, suggest=split == "val")
     whole = results[0] if protocol == "default" else {**results[0], "rows": results}
     if output is not None:
         said = {"model": model, "data": str(data), "split": split, **whole}
@@ -91,6 +81,38 @@ def command(
     _show(f"{model} on {data}{'/' + split if split else ''}", results, protocol)
     if output is not None:
         typer.echo(_threshold(results[0].get("best_threshold"), split))
+
+
+def _refuse_existing(output: Path) -> None:
+    from adadino.errors import WriteError
+
+    for path in (output / name for name in FILES):
+        if path.exists():
+            raise WriteError(f"{path} exists; give another --output, or --overwrite.")
+
+
+def _cases(
+    protocol: str, *, batch: int | None, k: int | None, threshold: float
+) -> dict[str, Protocol]:
+    """The protocols to score under, by name."""
+    from adadino.errors import ConfigError
+    from adadino.evaluation import PROTOCOLS, Protocol
+
+    if protocol == "batch-size" and batch is not None:
+        raise ConfigError("--batch does not go with --protocol batch-size; leave one out.")
+    return {
+        name: dataclasses.replace(case, batch=batch or case.batch, k=k, threshold=threshold)
+        for name, case in PROTOCOLS.get(protocol, [("default", Protocol())])
+    }
+
+
+def _write(scores: Evaluation, output: Path, *, suggest: bool) -> dict[str, float]:
+    """Write scores by tile and the curve; return the best threshold if it is to be suggested."""
+    from adadino.evaluation import pr_picture
+
+    scores.write_rows(output / "tiles.csv")
+    best = pr_picture(scores, output / "pr.png", suggest=suggest)
+    return {} if best is None else {"best_threshold": best}
 
 
 def _warn_of_leakage(data: Path, split: str, dataset: PairFolder) -> None:

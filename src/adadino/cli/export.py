@@ -3,75 +3,46 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from adadino.cli.options import Json, Quiet
+from adadino.cli.options import Backbone, Json, Overwrite, Quiet, takes_dataclasses
 from adadino.cli.output import print_json
+from adadino.export.options import ExportOptions
 
 if TYPE_CHECKING:
     from adadino.export.freeze import Pairs
 
+SAMPLES = 8
+"""Pairs from which chunks are chosen; as many as `predict` takes of a scene."""
 
+
+@takes_dataclasses()
 def command(
+    *,
     model: Annotated[str, typer.Argument(help="A checkpoint folder, or a bundled model's name.")],
     output: Annotated[Path, typer.Option("-o", "--output", help="The file: .onnx, or .pt2.")],
-    backbone: Annotated[
-        str | None, typer.Option(help="Backbone weights, if not where the model says.")
-    ] = None,
-    k: Annotated[int | None, typer.Option(help="FFN chunks to execute.")] = None,
-    selection: Annotated[
-        Literal["batch", "static"],
-        typer.Option(help="FFN chunks: chosen for every batch, or fixed now."),
-    ] = "batch",
+    backbone: Backbone = None,
+    options: ExportOptions,
     samples: Annotated[
         Path | None, typer.Option(help="For static: pairs to choose from; folders A and B.")
     ] = None,
-    half: Annotated[bool, typer.Option("--half", help="Weights in float16.")] = False,
-    size: Annotated[
-        int | None, typer.Option(min=1, help="Take one pair of this side only.")
-    ] = None,
-    deepness: Annotated[
-        bool, typer.Option("--deepness", help="Six bands, for QGIS's Deepness plugin.")
-    ] = False,
-    resolution: Annotated[
-        float, typer.Option(help="For Deepness: centimetres per pixel the model is for.")
-    ] = 50.0,
-    opset: Annotated[int, typer.Option(help="Version of the ONNX operators.")] = 18,
-    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace what exists.")] = False,
+    overwrite: Overwrite = False,
     quiet: Quiet = False,
     json: Json = False,
 ) -> None:
     """Write a model as one file that runs without adadino; it takes any size of image."""
     from adadino.checkpoint import load
-    from adadino.export import ExportOptions, export
+    from adadino.export import export
 
-    options = ExportOptions(
-        k=k,
-        selection=selection,
-        half=half,
-        size=size,
-        deepness=deepness,
-        resolution=resolution,
-        opset=opset,
-    )
     pairs = [] if samples is None else _read(samples)
     loaded = load(model, backbone=backbone)
     if not quiet and not json:
         typer.echo("exporting and comparing; a minute or more for large models", err=True)
     done = export(loaded, output, options, samples=pairs, overwrite=overwrite)
     if json:
-        print_json(
-            {
-                "output": done.path,
-                "bytes": done.bytes,
-                "tolerance": done.tolerance,
-                "worst_difference": done.worst_difference,
-                "shapes": done.shapes,
-                "metadata": done.metadata,
-            }
-        )
+        print_json({"output": done.path} | {name: getattr(done, name) for name in FACTS})
         return
     shapes = ", ".join("x".join(map(str, shape)) for shape in dict.fromkeys(done.shapes))
     typer.echo(
@@ -81,8 +52,8 @@ def command(
     typer.echo(f"wrote {done.path}, {done.bytes / 1e6:.1f} MB")
 
 
-SAMPLES = 8
-"""Pairs from which chunks are chosen; as many as `predict` takes of a scene."""
+FACTS = ("bytes", "tolerance", "worst_difference", "shapes", "metadata")
+"""What --json prints of an export, beside the file's name."""
 
 
 def _read(folder: Path) -> Pairs:

@@ -57,20 +57,28 @@ def command(
     print_table(f"{name} in {dest}", ("split", "tiles", "changed", "fingerprint"), rows)
     for note in manifest.notes:
         typer.echo(note)
-    if missing := [split for split in ("train", "val") if split not in manifest.splits]:
-        way = f"put some of its pairs into {missing[0]}/A, {missing[0]}/B and {missing[0]}/label"
-        if name == "levir-cd-plus":
-            way = "choose --variant holdout"
-        typer.echo(
-            f"adadino train needs a {' and a '.join(missing)} split, which this set does not have: "
-            f"{way}, and prepare {source} again with --overwrite."
-        )
-        return
-    # Neither command needs a file of the repository, which an installed package does not have.
+    missing = [split for split in ("train", "val") if split not in manifest.splits]
+    for line in _missing(name, source, missing) if missing else _next(dest, tile):
+        typer.echo(line)
+
+
+def _missing(name: str, source: Path, splits: list[str]) -> list[str]:
+    """What to do about splits that training needs and this set does not have."""
+    first = splits[0]
+    way = f"put some of its pairs into {first}/A, {first}/B and {first}/label"
+    if name == "levir-cd-plus":
+        way = "choose --variant holdout"
+    return [
+        f"adadino train needs a {' and a '.join(splits)} split, which this set does not have: "
+        f"{way}, and prepare {source} again with --overwrite."
+    ]
+
+
+def _next(dest: Path, tile: int) -> list[str]:
+    """What to type next. Neither command needs a file of the repository."""
     size = "" if tile == 256 else f"--augment.size {-(-tile // 32) * 32} "
-    data = f"{size}--data {dest}"
-    typer.echo(
+    return [
         "as in the paper, with DINOv3's weights in FILE: adadino train --preset vitl16 "
-        f"--model.bscs.k 16 --model.backbone.weights FILE {data}"
-    )
-    typer.echo(f"next: adadino train --preset tiny --model.backbone.weights tiny {data}")
+        f"--model.bscs.k 16 --model.backbone.weights FILE {size}--data {dest}",
+        f"next: adadino train --preset tiny --model.backbone.weights tiny {size}--data {dest}",
+    ]

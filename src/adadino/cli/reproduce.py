@@ -8,34 +8,28 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from adadino.cli.options import Json, Quiet
+from adadino.cli.options import Json, Quiet, takes_dataclasses
 from adadino.cli.output import print_json, print_table
 from adadino.cli.train import CONTEXT, parse_overrides
+from adadino.experiments.setting import Setting
 
 if TYPE_CHECKING:
-    from adadino.experiments.runs import Setting
     from adadino.experiments.table import Table
 
 __all__ = ["CONTEXT", "command"]
 
+PaperTable = Literal[
+    "table1", "ablation", "efficiency", "prunability", "priors", "batch-size", "robustness"
+]
+OwnTable = Literal["small-build-up", "small-ablation", "small-why", "peers"]
 
+
+@takes_dataclasses()
 def command(
+    *,
     context: typer.Context,
     table: Annotated[
-        Literal[
-            "table1",
-            "ablation",
-            "efficiency",
-            "prunability",
-            "priors",
-            "batch-size",
-            "robustness",
-            "small-build-up",
-            "small-ablation",
-            "small-why",
-            "peers",
-            "all",
-        ],
+        Literal[PaperTable, OwnTable, "all"],
         typer.Argument(help="Which table; `all` is the paper's seven."),
     ],
     peers: Annotated[
@@ -46,16 +40,10 @@ def command(
         list[str] | None,
         typer.Option(help="Only the rows whose names contain this; may be given several times."),
     ] = None,
-    data: Annotated[
-        Path | None, typer.Option(help="Folder with sysu-cd/, whu-cd/, levir-cd/, levir-cd-plus/.")
-    ] = None,
-    backbone: Annotated[
-        str | None,
-        typer.Option(help="ViT-L/16 SAT-493M weights; for a small table, a small backbone's."),
-    ] = None,
+    setting: Setting,
     output: Annotated[
         Path, typer.Option("-o", "--output", help="Where models, results and tables are kept.")
-    ] = Path("runs/reproduce"),
+    ] = Setting.out,
     seeds: Annotated[
         str | None,
         typer.Option(
@@ -63,13 +51,6 @@ def command(
             show_default="0; peers and small-build-up 0,1,2",
         ),
     ] = None,
-    quick: Annotated[
-        bool, typer.Option("--quick", help="The whole machinery on synthetic tiles, in minutes.")
-    ] = False,
-    device: Annotated[str, typer.Option(help="Where it runs: auto, cpu, cuda.")] = "auto",
-    jobs: Annotated[
-        int, typer.Option(min=1, help="Models to train at a time; small ones do not fill a GPU.")
-    ] = 1,
     quiet: Quiet = False,
     json: Json = False,
 ) -> None:
@@ -77,21 +58,15 @@ def command(
 
     The recipe is the paper's; --train.epochs 10 and the like change it for every row.
     """
-    from adadino.experiments.runs import Setting
+    from adadino.errors import ConfigError
     from adadino.experiments.table import only, quickened
     from adadino.experiments.tables import PAPER_TABLES, TABLES
 
-    _check(table, peers=peers, quick=quick, data=data, backbone=backbone)
+    if peers and table != "table1":
+        raise ConfigError(f"--peers goes with table1, not with {table}; leave it out.")
     given_seeds = None if seeds is None else _numbers(seeds)
-    setting = Setting(
-        out=output / "quick" if quick else output,
-        data=data,
-        backbone=backbone,
-        quick=quick,
-        device=device,
-        jobs=jobs,
-        overrides=tuple(parse_overrides(context.args)),
-    )
+    quick, overrides = setting.quick, tuple(parse_overrides(context.args))
+    setting = replace(setting, out=output / "quick" if quick else output, overrides=overrides)
     # The other tables want another backbone; with --quick none wants any.
     every = TABLES if quick else PAPER_TABLES
     results = {}
@@ -119,21 +94,6 @@ def _fill(table: Table, setting: Setting, *, quiet: bool, json: bool) -> dict[st
         print_table(table.title, report.header(table), report.lines(table, filled), note=note)
         typer.echo(f"saved: {', '.join(str(path) for path in paths)}")
     return {"rows": [item.as_dict() for item in filled], "outputs": paths, "note": note}
-
-
-def _check(
-    table: str, *, peers: bool, quick: bool, data: Path | None, backbone: str | None
-) -> None:
-    """Refuse options that would not count."""
-    from adadino.errors import ConfigError
-
-    if peers and table != "table1":
-        raise ConfigError(f"--peers goes with table1, not with {table}; leave it out.")
-    for option, given in (("--data", data), ("--backbone", backbone)):
-        if quick and given is not None:
-            raise ConfigError(
-                f"{option} does not go with --quick, which makes its own; leave one out."
-            )
 
 
 def _numbers(seeds: str) -> tuple[int, ...]:

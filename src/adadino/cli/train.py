@@ -68,21 +68,13 @@ def command(
     result = train(run, overwrite=overwrite, quiet=quiet or json)
     if getattr(rank_zero_only, "rank", 0):  # one of several processes of a run speaks for all
         return
-    best = result.best_f1
     if json:
-        print_json(
-            {
-                "folder": result.folder,
-                "epochs": result.epochs,
-                "best_f1": best,
-                "resumed": result.resumed,
-                "history": result.history,
-            }
-        )
-    else:
-        typer.echo(f"best validation F1 {100 * best:.2f}; everything is in {result.folder}")
-        where = data or "DIR"
-        typer.echo(f"next: adadino evaluate {result.folder / 'best'} --data {where} --split test")
+        names = ("folder", "epochs", "best_f1", "resumed", "history")
+        print_json({name: getattr(result, name) for name in names})
+        return
+    typer.echo(f"best validation F1 {100 * result.best_f1:.2f}; everything is in {result.folder}")
+    best = result.folder / "best"
+    typer.echo(f"next: adadino evaluate {best} --data {data or 'DIR'} --split test")
 
 
 def parse_overrides(arguments: list[str]) -> list[str]:

@@ -6,7 +6,6 @@ import dataclasses
 import functools
 import hashlib
 import json
-from dataclasses import dataclass
 from pathlib import Path
 
 from adadino import schema
@@ -15,7 +14,8 @@ from adadino.bundled import bundled
 from adadino.data.prepare.benchmarks import BENCHMARKS
 from adadino.data.synthetic import write_dataset
 from adadino.errors import DataError
-from adadino.experiments.table import Row, Table
+from adadino.experiments.setting import Setting
+from adadino.experiments.table import RANDOM, Row, Table
 from adadino.files import write_atomic
 from adadino.hub import is_hub_id
 from adadino.training.config import RunConfig, load_run
@@ -41,23 +41,6 @@ QUICK = (
 """The whole machinery on the synthetic world in minutes; the figures mean nothing."""
 
 
-@dataclass(frozen=True)
-class Setting:
-    """Where the data, the weights and the results are."""
-
-    out: Path
-    data: Path | None = None
-    """Folder that holds sysu-cd/, whu-cd/, levir-cd/, levir-cd-plus/, as `prepare` made them."""
-    backbone: str | None = None
-    seeds: tuple[int, ...] = (0,)
-    quick: bool = False
-    device: str = "auto"
-    overrides: tuple[str, ...] = ()
-    """Changes to the recipe of every row."""
-    jobs: int = 1
-    """Models that are trained at the same time: small ones do not fill a GPU."""
-
-
 def run_config(row: Row, seed: int, setting: Setting, *, ranking: str | None = None) -> RunConfig:
     """The recipe of one row: the paper's, the row's overrides, the user's."""
     folder = setting.out / "data" if setting.quick else setting.data
@@ -67,6 +50,7 @@ def run_config(row: Row, seed: int, setting: Setting, *, ranking: str | None = N
         *(QUICK if setting.quick else ()),
         f"train.seed={seed}",
         *row.overrides,
+        *([f"model.bscs.seed={seed}"] if RANDOM in row.overrides else ()),
         *setting.overrides,
     ]
     if setting.quick and any(item.startswith("model.stream.weights=") for item in overrides):

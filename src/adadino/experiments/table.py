@@ -92,10 +92,8 @@ class Table:
 
 OURS, BSCS = budget(16), budget(6)
 
-RANDOM_NOTE = (
-    "Random-6 executes one subset for each block, drawn with model.bscs.seed = 0 and not with the "
-    "run's seed: all seeds share it."
-)
+RANDOM = "model.bscs.selection=random"
+RANDOM_NOTE = "Random-6 executes one subset for each block, drawn with the run's seed."
 REAL_PAIRS, SYNTHETIC = "on real pairs", "on synthetic tiles"
 
 

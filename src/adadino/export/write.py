@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from os import PathLike
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -16,6 +16,7 @@ from adadino.errors import AdaDINOError, ConfigError, WriteError
 from adadino.export.check import SHAPES, TOLERANCE, Float, Run, refuse, worst_difference
 from adadino.export.freeze import Pairs, choose_chunks, freeze_chunks
 from adadino.export.metadata import as_text, deepness, metadata_of
+from adadino.export.options import ExportOptions
 from adadino.export.portable import PairGraph, SixBandGraph, portable
 from adadino.export.trace import to_onnx, trace
 from adadino.files import atomic, sole_writer
@@ -26,39 +27,6 @@ from adadino.scene.options import SceneOptions
 SUFFIXES = (".onnx", ".pt2")
 LARGEST_ONNX = 2**31 - 2**20
 """Bytes of the largest ONNX file; it is one protocol buffer."""
-
-
-@dataclass(frozen=True)
-class ExportOptions:
-    """How a model is exported."""
-
-    k: int | None = None
-    """FFN chunks to execute, if not the configuration's."""
-    selection: Literal["batch", "static"] = "batch"
-    """Choose the chunks inside the graph for every batch, or fix them now and drop the others."""
-    half: bool = False
-    """Weights and products in float16; inputs and outputs stay float32."""
-    size: int | None = None
-    """Take one pair of this side only, instead of any batch, height and width."""
-    deepness: bool = False
-    """One input of six bands and the metadata that QGIS's Deepness plugin reads."""
-    resolution: float = 50.0
-    """For Deepness: centimetres per pixel of the images the model is for."""
-    opset: int = 18
-    """Version of the ONNX operators."""
-
-    def __post_init__(self) -> None:
-        if self.size is not None and self.size < 1:
-            raise ConfigError(f"size is {self.size}, must be at least 1.")
-        if not 18 <= self.opset <= 23:
-            raise ConfigError(f"opset is {self.opset}, must be between 18 and 23.")
-        if not self.resolution > 0:
-            raise ConfigError(f"resolution is {self.resolution}, must be positive.")
-
-    @property
-    def precision(self) -> Literal["fp32", "fp16"]:
-        """The type of the weights."""
-        return "fp16" if self.half else "fp32"
 
 
 @dataclass(frozen=True)

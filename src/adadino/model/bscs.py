@@ -12,8 +12,8 @@ score are executed: as a compact dense FFN at inference, as a straight-through m
   same value and gradient, but exactly k-hot in floating point.
 - The paper's "Bottom-6" and "Static Top-6" fix their masks from the training set's mean scores;
   here both read one `ranking` (best first), which `rank_chunks` makes. "Random-6" keeps a fixed
-  random subset, and the paper does not say which: ours is drawn with `bscs.seed`, so that runs with
-  other training seeds keep the same chunks.
+  random subset, and the paper does not say which: ours is drawn with `bscs.seed`, to which
+  the tables give the run's seed.
 - Mirrored for inference in `engine/encoder.py`; tests/engine/test_engine.py holds the two equal.
 """
 
