@@ -11,8 +11,8 @@ from importlib import metadata
 import pytest
 
 from adadino import extras
-from adadino.cli import doctor_checks as doctor
 from adadino.cli.app import main
+from adadino.cli.doctor import machine, packages
 
 GEO = ("rasterio", "pyogrio", "shapely", "geopandas", "skimage", "pyproj")
 
@@ -82,8 +82,8 @@ def test_a_broken_torch_is_reported_not_raised(adadino, monkeypatch):
 
 
 def test_a_damaged_installation_is_found(monkeypatch, tmp_path):
-    monkeypatch.setattr(doctor, "__file__", str(tmp_path / "doctor.py"))
-    check = doctor.check_bundled(run=False)
+    monkeypatch.setattr(packages.bundled, "__file__", str(tmp_path / "__init__.py"))
+    check = packages.check_bundled(run=False)
     assert check.state == "problem"
     assert "No such file" in check.found
     assert "force-reinstall" in check.remedy
@@ -94,7 +94,7 @@ def test_a_model_that_does_not_run_is_found(monkeypatch):
         raise RuntimeError("first line\nsecond")
 
     monkeypatch.setattr("adadino.checkpoint.load", broken)
-    check = doctor.check_bundled()
+    check = packages.check_bundled()
     assert check.state == "problem"
     assert check.found.endswith("it does not run: first line")
 
@@ -104,7 +104,7 @@ def test_a_package_that_is_too_old_counts_as_missing(monkeypatch):
     monkeypatch.setattr(
         metadata, "version", lambda name: "1.3.9" if name == "rasterio" else installed(name)
     )
-    checks = {check.name: check for check in doctor.check_extras()}
+    checks = {check.name: check for check in packages.check_extras()}
     assert checks["[geo]"].found == "missing: rasterio 1.3.9 is older than 1.4"
     assert checks["[hub]"].state == "ok"
 
@@ -126,11 +126,11 @@ def test_weights_are_found_where_the_hub_and_torch_keep_them(monkeypatch, tmp_pa
     monkeypatch.delenv("HF_HUB_CACHE", raising=False)
     monkeypatch.setenv("TORCH_HOME", str(tmp_path / "torch"))
     monkeypatch.chdir(tmp_path)
-    assert "none in" in doctor.check_dinov3().found
+    assert "none in" in packages.check_dinov3().found
     cached = tmp_path / "hf" / "hub" / "models--facebook--dinov3-vitl16-pretrain-sat493m"
     cached.mkdir(parents=True)
     (tmp_path / "dinov3_vitb16.pth").touch()
-    found = doctor.check_dinov3()
+    found = packages.check_dinov3()
     assert str(cached) in found.found
     assert "dinov3_vitb16.pth" in found.found
     assert "--model.backbone.weights" in found.meaning
@@ -139,7 +139,7 @@ def test_weights_are_found_where_the_hub_and_torch_keep_them(monkeypatch, tmp_pa
 def test_a_cache_folder_that_cannot_be_written_is_a_note_with_the_variable(monkeypatch, tmp_path):
     (tmp_path / "file").touch()
     monkeypatch.setenv("ADADINO_CACHE", str(tmp_path / "file" / "below"))
-    check = next(doctor.check_folders())
+    check = next(machine.check_folders())
     assert check.state == "note"
     assert "cannot be written" in check.found
     assert "ADADINO_CACHE" in check.remedy
@@ -147,7 +147,7 @@ def test_a_cache_folder_that_cannot_be_written_is_a_note_with_the_variable(monke
 
 def test_looking_leaves_nothing_behind(monkeypatch, tmp_path):
     monkeypatch.setenv("ADADINO_CACHE", str(tmp_path / "not" / "yet"))
-    assert next(doctor.check_folders()).state == "ok"
+    assert next(machine.check_folders()).state == "ok"
     assert not list(tmp_path.iterdir())
 
 
@@ -161,7 +161,7 @@ def test_another_programs_proj_is_named(monkeypatch):
 
     monkeypatch.setattr("rasterio.crs.CRS", Lost)
     monkeypatch.setenv("PROJ_LIB", "/usr/share/proj")
-    check = doctor.check_gdal()
+    check = packages.check_gdal()
     assert (check.state, check.remedy) == ("note", "unset PROJ_LIB")
     assert "proj.db" in check.found
 
@@ -170,8 +170,8 @@ def test_another_programs_proj_is_named(monkeypatch):
     ("limit", "state"), [(None, "note"), (2 * 2**30, "note"), (16 * 2**30, "ok")]
 )
 def test_little_memory_is_said(monkeypatch, limit, state):
-    monkeypatch.setattr(doctor, "_memory", lambda: limit)
-    assert doctor.check_memory().state == state
+    monkeypatch.setattr(machine, "_memory", lambda: limit)
+    assert machine.check_memory().state == state
 
 
 @pytest.mark.parametrize(

@@ -67,7 +67,7 @@ def command(
     if output is not None:
         paths = report.write(result, output, title=title, published=published, sweep=options.sweep)
     if json:
-        said = {"preset": options.preset, "device": _name(where)}
+        said: dict[str, Any] = {"preset": options.preset, "device": _name(where)}
         said |= {"protocol": dataclasses.asdict(timing), **report.as_dict(result, published)}
         print_json(said | {"outputs": paths})
     else:

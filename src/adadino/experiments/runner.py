@@ -32,12 +32,12 @@ from adadino.engine import optimize
 from adadino.errors import BackboneWarning, DataError
 from adadino.evaluation import Protocol, evaluate, same_size
 from adadino.experiments.runs import (
-    Setting,
     check_inputs,
     datasets,
     run_config,
     write_stand_in,
 )
+from adadino.experiments.setting import Setting
 from adadino.experiments.table import COSTS, Metric, Row, Study, Table
 from adadino.files import write_atomic
 from adadino.model.bscs import rank_chunks
