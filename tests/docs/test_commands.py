@@ -48,6 +48,11 @@ def run_adadino(words: list[str], monkeypatch: pytest.MonkeyPatch, place: str) -
 def parse_adadino(words: list[str], place: str) -> None:
     """The verb is there, and knows every option; a training run's settings, too."""
     assert words[1] in VERBS.commands, f"{place}: there is no verb {words[1]}"
+    inner = getattr(VERBS.commands[words[1]], "commands", None)
+    if inner is not None:  # a verb with verbs of its own
+        assert words[2] in inner, f"{place}: {words[1]} has no verb {words[2]}"
+        inner[words[2]].make_context(words[2], words[3:])
+        return
     context = VERBS.commands[words[1]].make_context(words[1], words[2:])
     if words[1] == "train":
         config = context.params["config"]

@@ -44,6 +44,7 @@ VERBS = (
     "demo",
     "predict",
     "predict-area",
+    "judge",
     "info",
     "synthesize",
     "prepare",
@@ -98,6 +99,11 @@ def _check_name(option: str, name: str | Path) -> None:
 def _register() -> None:
     for verb in VERBS:
         module = import_module(f"adadino.cli.{verb.replace('-', '_')}")
+        if hasattr(module, "group"):  # a verb with verbs of its own
+            for inner in module.group.registered_commands:
+                inner.callback = _checked(inner.callback)
+            app.add_typer(module.group)
+            continue
         command: Callable[..., Any] = module.command
         app.command(verb, context_settings=getattr(module, "CONTEXT", None))(_checked(command))
 
