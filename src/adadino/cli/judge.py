@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from adadino.cli.output import Json, Quiet, print_json, print_table, progress
+from adadino.cli.options import Json, Overwrite, Quiet
+from adadino.cli.output import print_json, print_table, progress
 
 if TYPE_CHECKING:
     from adadino.review import Review
@@ -20,7 +21,6 @@ group = typer.Typer(
 )
 Folder = Annotated[Path, typer.Argument(help="The review: a folder that `judge start` makes.")]
 By = Annotated[str | None, typer.Option(help="Who judges; your user name by default.")]
-Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace what exists.")]
 
 
 @group.command("start")
