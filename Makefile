@@ -8,7 +8,7 @@ STAMP := $(VENV)/.installed
 SUPPLY := .venv-supply
 EXTRAS := train geo hub web ray pretrain export
 
-.PHONY: setup demo test test-all lint check docs lock sbom audit clean
+.PHONY: setup demo test test-all lint check docs qgis-plugin lock sbom audit clean
 
 setup: $(STAMP)
 
@@ -42,6 +42,10 @@ check: lint test
 docs: setup
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 	@echo "open site/index.html"
+
+# The plugin for QGIS as a zip in dist/: in QGIS, Plugins > Install from ZIP.
+qgis-plugin:
+	$(PYTHON) qgis-plugin/pack.py dist
 
 $(SUPPLY)/.installed: constraints.txt
 	$(PYTHON) -m venv $(SUPPLY)

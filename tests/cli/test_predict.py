@@ -69,6 +69,7 @@ def test_everything_that_can_be_asked_for_is_written_and_listed(predict, dates, 
     said = predict(*dates, *options, "--json", "--readers", 1, "--batch", 3)
     assert said.code == 0, said.err
     listed = {path.rsplit("/", 1)[-1] for path in json.loads(said.out)["outputs"]}
+    assert "predicting: " in said.err  # progress has its own stream: --json does not silence it
     assert listed == {*asked.values(), "c.qml", "p.qml"}
     assert set(files(out)) == listed
     item = json.loads((out / "item.json").read_text())

@@ -49,7 +49,7 @@ def command(
 
     if backbone is not None and is_exported(model):
         raise typer.BadParameter(f"{model} holds its backbone; leave --backbone out")
-    with _kept_rows(output), progress("predicting", quiet=quiet or json) as report:
+    with _kept_rows(output), progress("predicting", quiet=quiet) as report:
         result = predict_scene(
             before,
             after,

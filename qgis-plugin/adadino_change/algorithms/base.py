@@ -1,0 +1,172 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""What every algorithm does: find the command, check it, run it, report, hand over its results."""
+
+from __future__ import annotations
+
+import shlex
+from pathlib import Path
+from typing import Any
+
+from qgis.core import (
+    QgsProcessingAlgorithm,
+    QgsProcessingContext,
+    QgsProcessingException,
+    QgsProcessingFeedback,
+    QgsProcessingParameterDefinition,
+    QgsRasterLayer,
+)
+from qgis.PyQt.QtGui import QIcon
+
+from ..command.abilities import check_able, options_of, version_of
+from ..command.arguments import Call
+from ..command.errors import CommandError
+from ..command.progress import Line
+from ..command.run import Finished, run_command
+from ..command.sources import raster_source
+from ..settings import the_command
+
+ICON = str(Path(__file__).parents[1] / "icon.svg")
+
+
+class CommandAlgorithm(QgsProcessingAlgorithm):
+    """One verb of the command as an algorithm; see `detect` for the plainest one."""
+
+    NAME = TITLE = HELP = ""
+    TAGS: tuple[str, ...] = ()
+
+    def name(self) -> str:
+        """Return what comes after the colon in `adadino:detectchange`."""
+        return self.NAME
+
+    def displayName(self) -> str:
+        """Return the name in the toolbox."""
+        return self.TITLE
+
+    def shortHelpString(self) -> str:
+        """Return the text beside the dialog."""
+        return self.HELP
+
+    def tags(self) -> list[str]:
+        """Return the words under which the toolbox finds the algorithm."""
+        return ["change detection", "remote sensing", *self.TAGS]
+
+    def icon(self) -> QIcon:
+        """Return the algorithm's icon."""
+        return QIcon(ICON)
+
+    def createInstance(self) -> CommandAlgorithm:
+        """Return a new instance: QGIS runs each in its own."""
+        return type(self)()
+
+    def canExecute(self) -> tuple[bool, str]:
+        """Say whether there is a command, and if not how to install it."""
+        try:
+            the_command()
+        except CommandError as error:
+            return False, str(error)
+        return True, ""
+
+    def processAlgorithm(
+        self,
+        parameters: dict[str, Any],
+        context: QgsProcessingContext,
+        feedback: QgsProcessingFeedback | None,
+    ) -> dict[str, Any]:
+        """Run; every problem becomes one sentence in the log."""
+        feedback = feedback or QgsProcessingFeedback()
+        try:
+            return self.work(parameters, context, feedback)
+        except CommandError as error:
+            raise QgsProcessingException(str(error)) from error
+
+    def work(
+        self,
+        parameters: dict[str, Any],
+        context: QgsProcessingContext,
+        feedback: QgsProcessingFeedback,
+    ) -> dict[str, Any]:
+        """Do what the algorithm is for, and return its outputs."""
+        raise NotImplementedError
+
+    def add_advanced(self, parameter: QgsProcessingParameterDefinition) -> None:
+        """Add a parameter that the dialog hides at first."""
+        parameter.setFlags(parameter.flags() | QgsProcessingParameterDefinition.FlagAdvanced)
+        self.addParameter(parameter)
+
+    def optional_number(
+        self, parameters: dict[str, Any], name: str, context: QgsProcessingContext
+    ) -> float | None:
+        """Return a number, or None where the user left it to the command."""
+        if parameters.get(name) in (None, ""):
+            return None
+        return self.parameterAsDouble(parameters, name, context)
+
+    def raster(
+        self,
+        parameters: dict[str, Any],
+        name: str,
+        context: QgsProcessingContext,
+        feedback: QgsProcessingFeedback,
+    ) -> tuple[str, QgsRasterLayer]:
+        """Return what the command opens for a raster parameter, and the layer.
+
+        Raises:
+            CommandError: The command cannot open it.
+        """
+        layer = self.parameterAsRasterLayer(parameters, name, context)
+        if layer is None:
+            raise CommandError(
+                f"{parameters.get(name)!r} is no raster that QGIS opens; choose another image."
+            )
+        source, remark = raster_source(layer.source(), layer.providerType(), layer.name())
+        if remark:
+            feedback.pushInfo(remark)
+        own = layer.dataProvider().crs()
+        if layer.crs() != own:
+            feedback.pushWarning(
+                f"QGIS places {layer.name()} by {layer.crs().authid() or 'a CRS of its own'}, but "
+                f"the file says {own.authid() or 'nothing'}, and the command goes by the file. "
+                "Raster > Projections > Assign Projection writes it into the file."
+            )
+        return source, layer
+
+    def run_call(self, call: Call, feedback: QgsProcessingFeedback) -> Finished:
+        """Run the command with progress and cancel; return what it printed.
+
+        Raises:
+            CommandError: It is missing, too old, failed, or was cancelled.
+        """
+        command = the_command()
+        call.add("--json", True)
+        check_able(command, call.verb, call.names)
+        words = call.words(command)
+        feedback.pushInfo(f"adadino {version_of(command)}")
+        feedback.pushCommandInfo(shlex.join(words))
+        report = _Report(feedback)
+        finished = run_command(words, on_line=report, is_cancelled=feedback.isCanceled)
+        feedback.setProgress(100)
+        return finished
+
+    def knows(self, option: str, *verb: str) -> bool:
+        """Say whether the installed command has an option."""
+        return option in options_of(the_command(), *verb)
+
+
+class _Report:
+    """Hands the command's lines to QGIS: progress as a bar, warnings as warnings."""
+
+    def __init__(self, feedback: QgsProcessingFeedback) -> None:
+        self.feedback = feedback
+        self.tenth = -1
+
+    def __call__(self, line: Line) -> None:
+        if line.kind == "progress" and line.percent is not None:
+            self.feedback.setProgress(line.percent)
+            # The text goes to the log as well, where a line a percent would be too many.
+            if int(line.percent // 10) != self.tenth:
+                self.tenth = int(line.percent // 10)
+                self.feedback.setProgressText(line.text)
+        elif line.kind == "warning":
+            self.feedback.pushWarning(line.text)
+        elif line.text:
+            self.feedback.pushInfo(line.text)
