@@ -21,19 +21,31 @@ class Watched:
         self.context = browser.new_context(
             **({"viewport": {"width": 1280, "height": 800}} | options)
         )
+        self.context.set_default_timeout(60_000)
+        self.server = server
+        self.open()
+
+    def open(self):
+        """A new page for a visitor who was never here; what was loaded before is in the cache."""
+        self.context.clear_cookies()
         self.page = self.context.new_page()
-        self.page.set_default_timeout(60_000)
         self.said, self.asked = [], set()
         self.page.on("console", lambda message: self.said.append(message.text))
         self.page.on("pageerror", lambda error: self.said.append(str(error)))
         self.page.on("request", lambda request: self.asked.add(request.url))
-        self.server = server
-        self.page.goto(server.address)
+        self.page.goto(self.server.address)
         self.ready()
 
     def ready(self):
         api.expect(self.page.locator("#rows tr").first).to_be_visible()
-        self.page.wait_for_load_state("networkidle")
+        self.drawn()
+
+    def drawn(self):
+        """Wait until the map has all its tiles; a silent network would take longer to tell."""
+        self.page.evaluate(
+            "() => new Promise(done => { const { map } = document.getElementById('map');"
+            " map.once('rendercomplete', done); map.render(); })"
+        )
 
     @property
     def count(self):
@@ -41,7 +53,7 @@ class Watched:
 
     def pixels(self):
         """The map as it is seen."""
-        self.page.wait_for_timeout(300)
+        self.drawn()
         return self.page.locator("#map").screenshot()
 
     @property
@@ -56,9 +68,14 @@ class Watched:
         self.said = [text for text in self.said if f"status of {status}" not in text]
 
     def close(self):
+        self.leave()
+        self.context.close()
+
+    def leave(self):
         said = list(self.said)  # before what the tests answered is asked of the server
         self.page.unroute_all(behavior="ignoreErrors")
-        self.context.close()
+        self.page.evaluate("() => localStorage.clear()")
+        self.page.close()
         assert said == [], f"the console is not silent: {said}"
         strangers = {url for url in self.asked if not url.startswith(self.server.address)}
         assert not {url for url in strangers if not url.startswith(("data:", "blob:"))}
@@ -103,9 +120,13 @@ def alter(page, pattern, change):
 
 def violations(page):
     """What axe-core finds wrong with a page as it is now, as `rule: element`."""
-    source = resources.files("axe_playwright_python").joinpath("axe.min.js").read_text("utf-8")
-    page.evaluate(source)
-    found = page.evaluate("() => axe.run(document, {rules: {'target-size': {enabled: true}}})")
+    if not page.evaluate("() => 'axe' in window"):
+        source = resources.files("axe_playwright_python").joinpath("axe.min.js").read_text("utf-8")
+        page.evaluate(source)
+    found = page.evaluate(
+        "() => axe.run(document, {rules: {'target-size': {enabled: true}},"
+        " resultTypes: ['violations']})"
+    )
     assert len(found["passes"]) > 10, "axe-core looked at nothing"
     return [
         f"{rule['id']}: {node['html'][:200]}"

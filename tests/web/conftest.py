@@ -5,20 +5,27 @@ from __future__ import annotations
 import os
 import re
 import shutil
+import socket
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import httpx2
 import pytest
+import uvicorn
 
 from adadino.data.synthetic import World, write_geotiff_pair
+from adadino.web.http import connection
+from tests.cli.conftest import adadino
 from tests.web.models import small_checkpoint
 
+__all__ = ["adadino"]  # a fixture
 PATIENCE_S = 120.0
 
 
@@ -75,6 +82,26 @@ def start(model: Path | None, jobs: Path, *options: str) -> Running:
     return Running(process, found.group(), jobs)
 
 
+@contextmanager
+def listening(app: Any) -> Iterator[tuple[str, int]]:
+    """An address at which the application is served, without its queue."""
+    config = uvicorn.Config(
+        app, http=connection.PatientProtocol, ws="none", lifespan="off", log_level="error"
+    )
+    server = uvicorn.Server(config)
+    with socket.socket() as door:
+        door.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4096)
+        door.bind(("127.0.0.1", 0))
+        door.listen()
+        thread = threading.Thread(target=server.run, kwargs={"sockets": [door]})
+        thread.start()
+        try:
+            yield door.getsockname()
+        finally:
+            server.should_exit = True
+            thread.join()
+
+
 @pytest.fixture(scope="session")
 def model(tmp_path_factory) -> Path:
     return small_checkpoint(tmp_path_factory.mktemp("web") / "model")
@@ -125,3 +152,26 @@ def browser() -> Iterator[Any]:
         opened = playwright.chromium.launch(executable_path=chromium, args=options)
         yield opened
         opened.close()
+
+
+@pytest.fixture(scope="module")
+def desk(browser, server, demo) -> Iterator[Any]:
+    """A window that tests use one after the other."""
+    from tests.web.browsing import Watched
+
+    opened = Watched(browser, server)
+    opened.leave()
+    yield opened
+    opened.context.close()
+
+
+@pytest.fixture
+def watched(desk) -> Iterator[Any]:
+    desk.open()
+    yield desk
+    desk.leave()
+
+
+@pytest.fixture
+def page(watched) -> Any:
+    return watched.page

@@ -8,16 +8,25 @@ from tests.web.browsing import PHONE, Watched, api, violations
 
 pytest.importorskip("axe_playwright_python", reason="pip install axe-playwright-python")
 SCREENS = {"phone": PHONE, "desk": {}}
+LOOKS = [
+    pytest.param((screen, scheme), id=f"{screen}-{scheme}", marks=marks)
+    for screen, scheme, marks in (
+        ("phone", "light", ()), ("desk", "dark", pytest.mark.slow),
+        ("desk", "light", pytest.mark.slow), ("phone", "dark", pytest.mark.slow),
+    )
+]  # fmt: skip
+"""Widths and themes; texts stand out in all of them by `test_default`'s figures."""
 
 
-@pytest.fixture(params=["light", pytest.param("dark", marks=pytest.mark.slow)])
-def scheme(request):
-    return request.param
+@pytest.fixture(params=LOOKS)
+def look(request):
+    screen, scheme = request.param
+    return {"color_scheme": scheme, **SCREENS[screen]}
 
 
-@pytest.fixture(params=SCREENS)
-def watched(request, scheme, browser, server, demo):
-    opened = Watched(browser, server, color_scheme=scheme, **SCREENS[request.param])
+@pytest.fixture
+def watched(look, browser, server, demo):
+    opened = Watched(browser, server, **look)
     yield opened
     opened.close()
 
@@ -64,9 +73,8 @@ def test_a_job_that_runs_and_the_dialog_have_no_violations(watched):
     assert violations(page) == []
 
 
-@pytest.mark.parametrize("screen", SCREENS)
-def test_the_login_and_the_list_of_routes_have_no_violations(browser, server, scheme, screen):
-    context = browser.new_context(color_scheme=scheme, **SCREENS[screen])
+def test_the_login_and_the_list_of_routes_have_no_violations(browser, server, look):
+    context = browser.new_context(**look)
     page, said = context.new_page(), []
     page.on("console", lambda message: said.append((message.type, message.text)))
     for path, part in (("/static/login.html#wrong", "#wrong"), ("/api/docs", "#routes h3")):
@@ -77,20 +85,20 @@ def test_the_login_and_the_list_of_routes_have_no_violations(browser, server, sc
     context.close()
 
 
-@pytest.mark.parametrize("path", ["/", "/api/docs", "/static/login.html"])
 @pytest.mark.parametrize("screen", SCREENS)
-def test_every_page_has_one_first_heading_and_one_main_part(browser, server, demo, path, screen):
+def test_every_page_has_one_first_heading_and_one_main_part(browser, server, screen):
     context = browser.new_context(**SCREENS[screen])
     page = context.new_page()
-    page.goto(server.address + path)
-    api.expect(page.get_by_role("heading", level=1)).to_have_count(1)
-    api.expect(page.get_by_role("main")).to_have_count(1)
+    for path in ("/", "/api/docs", "/static/login.html"):
+        page.goto(server.address + path)
+        api.expect(page.get_by_role("heading", level=1)).to_have_count(1)
+        api.expect(page.get_by_role("main")).to_have_count(1)
     context.close()
 
 
-def test_the_table_is_one_stop_of_the_tab_key_with_arrow_keys_inside(browser, server, demo):
-    opened = Watched(browser, server)
-    page = opened.page
+def test_the_table_is_one_stop_of_the_tab_key_with_arrow_keys_inside(desk):
+    desk.open()
+    page = desk.page
     rows = page.locator("#rows tr")
     assert rows.count() > 3
     focused = "() => document.activeElement.closest('tr')?.dataset.id ?? null"
@@ -101,10 +109,10 @@ def test_the_table_is_one_stop_of_the_tab_key_with_arrow_keys_inside(browser, se
         page.keyboard.press(key)
         assert page.evaluate(focused) == rows.nth(row).get_attribute("data-id")
     page.keyboard.press("ArrowDown")
-    far = opened.resolution
+    far = desk.resolution
     page.keyboard.press("Enter")
     api.expect(page.locator("#popup")).to_contain_text("Polygon 2")
-    assert opened.resolution < far
+    assert desk.resolution < far
     assert page.evaluate(focused) == "2"
     page.keyboard.press("Tab")
     assert page.evaluate("() => document.activeElement.dataset.file") == "mask.tif"
@@ -112,4 +120,4 @@ def test_the_table_is_one_stop_of_the_tab_key_with_arrow_keys_inside(browser, se
     assert page.evaluate(focused) == "2"
     heights = rows.evaluate_all("all => all.map(row => row.getBoundingClientRect().height)")
     assert min(heights) >= 24
-    opened.close()
+    desk.leave()

@@ -11,20 +11,10 @@ import rasterio
 from PIL import Image
 
 from adadino.data.synthetic import World, write_geotiff_pair
+from adadino.web.app import create_app
+from adadino.web.settings import Settings
 from tests.web.browsing import Watched, api, save_downloads, slide, upload
-from tests.web.conftest import start
-
-
-@pytest.fixture
-def watched(browser, server, demo):
-    found = Watched(browser, server)
-    yield found
-    found.close()
-
-
-@pytest.fixture
-def page(watched):
-    return watched.page
+from tests.web.conftest import listening
 
 
 def test_it_opens_on_the_demo(page):
@@ -107,7 +97,7 @@ def test_a_polygon_is_clicked_on_the_map_and_in_the_table(watched, client, demo)
     box = page.locator("#map").bounding_box()
     page.locator("#rows tr").nth(0).click()
     page.locator("#rows tr").nth(1).click()
-    page.wait_for_timeout(300)
+    watched.drawn()
     page.mouse.click(box["x"] + 5, box["y"] + box["height"] - 5)  # outside: nothing is chosen
     page.wait_for_timeout(400)
     page.mouse.click(box["x"] + x, box["y"] + y)
@@ -122,7 +112,6 @@ def test_layers_fade_and_probability_shows(watched):
     page.locator("#tab-layers").click()
     plain = watched.pixels()
     page.locator("#seen-probability").check()
-    page.wait_for_load_state("networkidle")
     assert watched.pixels() != plain
     assert page.locator("#legend").is_visible()
     page.locator("#seen-probability").uncheck()
@@ -193,20 +182,17 @@ def test_all_is_reached_by_keyboard_with_a_visible_focus(page):
     assert wanted <= seen
 
 
-def test_the_token_opens_the_page(browser, model, tmp_path):
-    server = start(model, tmp_path / "jobs", "--no-demo", "--token", "correct horse battery")
-    context = browser.new_context()
-    try:
+def test_the_token_opens_the_page(browser, tmp_path):
+    secret = "correct horse battery"
+    app = create_app(Settings(jobs=tmp_path / "jobs", demo=False, tokens=(secret,)))
+    with listening(app) as (host, port), browser.new_context() as context:
         page, said = context.new_page(), []
         page.on("console", lambda message: said.append((message.type, message.text)))
-        page.goto(server.address)
+        page.goto(f"http://{host}:{port}")
         page.locator("#token").fill("wrong")
         page.get_by_role("button").click()
         api.expect(page.locator("#wrong")).to_be_visible()
-        page.locator("#token").fill("correct horse battery")
+        page.locator("#token").fill(secret)
         page.get_by_role("button").click()
         api.expect(page.locator("#veil")).to_contain_text("Nothing to show yet")
         assert not [entry for entry in said if entry[0] in ("error", "warning")]
-    finally:
-        context.close()
-        server.stop()

@@ -101,8 +101,11 @@ def test_the_popup_of_a_polygon_at_the_edge_is_seen_whole(browser, default):
     opened.close()
 
 
-@pytest.mark.parametrize("theme", ["light", "dark"])
-@pytest.mark.parametrize("width", [1280, 390])
+@pytest.mark.parametrize(
+    ("width", "theme"),
+    [(1280, "light"), (390, "dark"), pytest.param(1280, "dark", marks=pytest.mark.slow),
+     pytest.param(390, "light", marks=pytest.mark.slow)],
+)  # fmt: skip
 def test_widths_and_themes(browser, default, tmp_path, width, theme):
     height = 800 if width > 500 else 844
     opened = Watched(
@@ -139,6 +142,7 @@ def test_the_layout_does_not_jump(browser, default):
 
 
 @pytest.mark.data
+@pytest.mark.slow
 @pytest.mark.skipif(not REAL.exists(), reason="set ADADINO_DATA to the folder of real pairs")
 def test_a_real_pair_shows_its_warnings_and_its_files_open(browser, default, tmp_path):
     opened = Watched(browser, default)

@@ -5,13 +5,12 @@ from __future__ import annotations
 import base64
 import re
 
-import pytest
 import rasterio
 from affine import Affine
 from PIL import Image
 
 from adadino.data.synthetic import World, write_geotiff_pair
-from tests.web.browsing import Watched, alter, api, choose
+from tests.web.browsing import alter, api, choose
 
 WORLD = World(plan="organic", empty=0.0)
 DROP = """files => {
@@ -25,13 +24,6 @@ DROP = """files => {
     document.getElementById('map').dispatchEvent(new DragEvent(kind, options));
   }
 }"""
-
-
-@pytest.fixture
-def page(browser, server, demo):
-    opened = Watched(browser, server)
-    yield opened.page
-    opened.close()
 
 
 def test_two_files_dropped_on_the_page_are_compared_and_their_grids_warned_of(page, tmp_path):

@@ -65,7 +65,7 @@ def test_many_heavy_requests_are_answered_or_sent_away_and_health_is_not_waiting
     def ask(number):
         with server.client() as client:
             threshold = 0.2 + number / 200
-            path = f"/api/jobs/{demo['id']}/overview.png?threshold={threshold}"
+            path = f"/api/jobs/{demo['id']}/result.gpkg?threshold={threshold}"
             answer = client.get(path)
             return answer.status_code, answer.headers.get("retry-after")
 

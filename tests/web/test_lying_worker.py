@@ -8,14 +8,14 @@ import time
 import pytest
 
 from adadino.errors import AdaDINOError
-from adadino.web.jobs import process
-from adadino.web.jobs.process import Worker
+from adadino.web.jobs import worker as workers
+from adadino.web.jobs.worker import Worker
 
 
 @pytest.fixture(autouse=True)
 def nobody_waits(monkeypatch):
     """There is no parent here that would tell of the end."""
-    monkeypatch.setattr(process, "PATIENCE_S", 0.05)
+    monkeypatch.setattr(workers, "PATIENCE_S", 0.05)
 
 
 STARTED = b'{"event": "started", "process": 1, "held": {}}\n'

@@ -15,18 +15,6 @@ JOBS, INFO, POLYGONS = re.compile("/api/jobs$"), "**/api/info", "**/polygons?*"
 
 
 @pytest.fixture
-def watched(browser, server, demo):
-    found = Watched(browser, server)
-    yield found
-    found.close()
-
-
-@pytest.fixture
-def page(watched):
-    return watched.page
-
-
-@pytest.fixture
 def phone(browser, server, demo):
     found = Watched(browser, server, **PHONE)
     yield found

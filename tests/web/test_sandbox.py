@@ -17,9 +17,10 @@ import pytest
 
 from adadino.data.synthetic import write_geotiff_pair
 from adadino.web.http.identity import Identities
-from adadino.web.jobs.process import _plain, used_memory
+from adadino.web.jobs.process import _plain
 from adadino.web.jobs.records import Job
 from adadino.web.jobs.sandbox import Reach, has_seccomp, landlock_version, protections
+from adadino.web.jobs.worker import used_memory
 from adadino.web.service import Service
 from adadino.web.settings import ModelChoice, Settings
 from adadino.web.view.display import lay_out

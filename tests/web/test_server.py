@@ -106,13 +106,10 @@ def test_a_killed_worker_costs_one_job_and_no_more(model, scene, tmp_path):
         server.stop()
 
 
-def serve(*options, **more):
-    command = [sys.executable, "-m", "adadino", "serve", "--port", "0", *options]
-    return subprocess.run(command, capture_output=True, text=True, timeout=120, **more)
-
-
 def test_a_model_that_cannot_be_loaded_ends_the_server_with_its_sentence(tmp_path):
-    ended = serve("--model", str(tmp_path / "nothing"), "--jobs", str(tmp_path / "jobs"))
+    command = [sys.executable, "-m", "adadino", "serve", "--port", "0", "--model"]
+    command += [str(tmp_path / "nothing"), "--jobs", str(tmp_path / "jobs")]
+    ended = subprocess.run(command, capture_output=True, text=True, timeout=120)
     assert ended.returncode == 1
     assert f"adadino: there is no checkpoint {tmp_path / 'nothing'}" in ended.stderr
     assert "Traceback" not in ended.stderr
@@ -127,22 +124,25 @@ def test_a_model_that_cannot_be_loaded_ends_the_server_with_its_sentence(tmp_pat
         ("empty", "there is no checkpoint empty"),
     ],
 )
-def test_a_model_that_is_not_there_is_refused_before_an_address_is_said(tmp_path, name, why):
+def test_a_model_that_is_not_there_is_refused_before_an_address_is_said(
+    adadino, monkeypatch, tmp_path, name, why
+):
+    monkeypatch.chdir(tmp_path)
     (tmp_path / "empty").mkdir()
-    ended = serve("--model", name, "--jobs", str(tmp_path / "jobs"), cwd=tmp_path)
-    assert (ended.returncode, ended.stdout) == (1, "")
-    assert ended.stderr.startswith(f"adadino: {why}")
+    ended = adadino("serve", "--model", name, "--jobs", tmp_path / "jobs")
+    assert (ended.code, ended.out) == (1, "")
+    assert ended.err.startswith(f"adadino: {why}")
     assert not (tmp_path / "jobs").exists()
 
 
-def test_another_address_without_a_token_is_refused(tmp_path):
-    ended = serve("--host", "0.0.0.0", "--jobs", str(tmp_path))
-    assert (ended.returncode, "give --token" in ended.stderr) == (1, True)
+def test_another_address_without_a_token_is_refused(adadino, tmp_path):
+    ended = adadino("serve", "--host", "0.0.0.0", "--jobs", tmp_path)
+    assert (ended.code, "give --token" in ended.err) == (1, True)
 
 
-def test_one_server_for_a_folder(server, model):
-    ended = serve("--model", str(model), "--jobs", str(server.jobs))
-    assert (ended.returncode, "another process holds" in ended.stderr) == (1, True)
+def test_one_server_for_a_folder(adadino, server, model):
+    ended = adadino("serve", "--port", "0", "--model", model, "--jobs", server.jobs)
+    assert (ended.code, "another process holds" in ended.err) == (1, True)
 
 
 def test_the_page_and_the_demo_pair_are_there_before_the_models(model, tmp_path):

@@ -7,14 +7,12 @@ import json
 import os
 import shutil
 import socket
-import threading
 import time
 from collections import namedtuple
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 
 import numpy as np
 import pytest
-import uvicorn
 from fastapi.testclient import TestClient
 from PIL import Image
 
@@ -27,6 +25,7 @@ from adadino.web.jobs.demo import demo_job, unpack_demo
 from adadino.web.jobs.predict import load_models, predict_job
 from adadino.web.settings import Limits, Settings
 from tests.disks import full_after
+from tests.web.conftest import listening
 
 
 def application(tmp_path, **limits):
@@ -83,20 +82,22 @@ def test_an_upload_that_would_fill_the_disk_is_refused_before_it_comes(tmp_path,
     assert left(tmp_path) == []
 
 
-@pytest.mark.parametrize("name", ["mask.tif", "result.gpkg", "result.geojson", "overview.png"])
-def test_a_download_that_does_not_fit_the_disk_is_refused_and_leaves_nothing(tmp_path, name):
+def test_a_download_that_does_not_fit_the_disk_is_refused_and_leaves_nothing(tmp_path):
     app = application(tmp_path)
     jobs = app.state.service.store
     identity, draft = jobs.draft()
     jobs.add(demo_job(identity, "tiny", "", *unpack_demo(draft)), draft)
     opened = client(app)
+    names = ("mask.tif", "result.gpkg", "result.geojson", "overview.png")
     with full_after(300):  # the workers' limit too, as they are started here
-        answer = opened.get(f"/api/jobs/{identity}/{name}")
+        answers = [opened.get(f"/api/jobs/{identity}/{name}") for name in names]
     app.state.service.asking.workers.close()
-    assert answer.status_code == 507, answer.text
-    assert "the server cannot store it" in answer.json()["error"]
+    for answer in answers:
+        assert answer.status_code == 507, answer.text
+        assert "the server cannot store it" in answer.json()["error"]
     assert left(tmp_path) == [identity]
-    assert opened.get(f"/api/jobs/{identity}/{name}").status_code == 200
+    for name in names:
+        assert opened.get(f"/api/jobs/{identity}/{name}").status_code == 200
 
 
 def test_the_queue_goes_on_when_records_cannot_be_written(tmp_path, monkeypatch):
@@ -133,26 +134,6 @@ def test_a_job_that_fills_the_disk_fails_with_a_sentence(tmp_path, model):
     # When there is room again.
     predict_job(dict(task), held, lambda **event: said.write(json.dumps(event)))
     assert (folder / "result.json").exists()
-
-
-@contextmanager
-def listening(app):
-    """An address at which the application is served."""
-    config = uvicorn.Config(
-        app, http=connection.PatientProtocol, ws="none", lifespan="off", log_level="error"
-    )
-    server = uvicorn.Server(config)
-    with socket.socket() as door:
-        door.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4096)
-        door.bind(("127.0.0.1", 0))
-        door.listen()
-        thread = threading.Thread(target=server.run, kwargs={"sockets": [door]})
-        thread.start()
-        try:
-            yield door.getsockname()
-        finally:
-            server.should_exit = True
-            thread.join()
 
 
 def answers(address):

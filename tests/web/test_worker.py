@@ -15,8 +15,9 @@ from adadino.export import ExportOptions, export
 from adadino.model.adadino import AdaDINO
 from adadino.peers import build_peer
 from adadino.web.jobs.predict import OPTIONS, Pace, _ready, load_models, measure
-from adadino.web.jobs.process import OverLimitError, WorkerEndedError, Workers, environment
+from adadino.web.jobs.process import Workers, environment
 from adadino.web.jobs.sandbox import Reach, can_fork
+from adadino.web.jobs.worker import OverLimitError, WorkerEndedError
 from tests.web.models import small_checkpoint
 
 

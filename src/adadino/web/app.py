@@ -45,6 +45,7 @@ def create_app(settings: Settings, *, fatal: Callable[[str], None] | None = None
         openapi_url="/api/openapi.json",
         docs_url=None,  # FastAPI's own page fetches its scripts from elsewhere
         redoc_url=None,
+        generate_unique_id_function=lambda route: route.name,  # clients are generated from them
         exception_handlers=HANDLERS,
     )
     app.state.service = service

@@ -50,14 +50,14 @@ def job_routes(service: Service) -> APIRouter:
         responses=documented(400, 408, 413, 415, 422, 429, 507),
         summary="Compare two images",
     )
-    async def create(request: Request, response: Response) -> JobOut:
+    async def create_job(request: Request, response: Response) -> JobOut:
         """Upload `before` and `after`, or name two files of the server's data folder."""
         job = await take_job(request, service)
         response.headers["location"] = f"/api/jobs/{job.id}"
         return service.public(job, request.state.identity)
 
     @router.get("/jobs", response_model=JobsOut, summary="The demo and one's own jobs")
-    def listing(request: Request) -> JobsOut:
+    def list_jobs(request: Request) -> JobsOut:
         """The newest first. Others' jobs are not listed; who knows an id may open it."""
         identity = request.state.identity
         own = [
@@ -68,7 +68,7 @@ def job_routes(service: Service) -> APIRouter:
     @router.get(
         "/jobs/{job_id}", response_model=JobOut, responses=documented(404), summary="One job"
     )
-    def show(job_id: str, request: Request) -> JobOut:
+    def get_job(job_id: str, request: Request) -> JobOut:
         """State, progress with time left, place in the queue, map and warnings."""
         return service.public(service.store.get(job_id), request.state.identity)
 
@@ -78,7 +78,7 @@ def job_routes(service: Service) -> APIRouter:
         responses=documented(403, 404, 409),
         summary="Forget a job",
     )
-    def delete(job_id: str, request: Request) -> None:
+    def delete_job(job_id: str, request: Request) -> None:
         """End it if it runs, and delete all of its files."""
         _check_owner(service, job_id, request.state.identity)
         service.manager.remove(job_id)
@@ -89,7 +89,7 @@ def job_routes(service: Service) -> APIRouter:
         responses=documented(403, 404, 409),
         summary="End a job",
     )
-    def cancel(job_id: str, request: Request) -> JobOut:
+    def cancel_job(job_id: str, request: Request) -> JobOut:
         """What it has made so far goes; a job that has ended stays as it is."""
         _check_owner(service, job_id, request.state.identity)
         return service.public(service.manager.cancel(job_id), request.state.identity)
@@ -118,7 +118,7 @@ def info_routes(service: Service) -> APIRouter:
     router = APIRouter(tags=["server"])
 
     @router.get("/api/info", response_model=InfoOut, summary="Models, device and limits")
-    def info(request: Request) -> InfoOut:
+    def get_info(request: Request) -> InfoOut:
         """What the page needs to know before it offers anything."""
         ready, limits = service.manager.ready, service.settings.limits
         return InfoOut(
@@ -142,7 +142,7 @@ def info_routes(service: Service) -> APIRouter:
         )
 
     @router.get("/api/files", response_model=ImagesOut, summary="Images of the data folder")
-    async def files() -> ImagesOut:
+    async def list_files() -> ImagesOut:
         """What `POST /api/jobs` takes by path."""
         root = service.settings.data
         if root is None:
@@ -157,7 +157,7 @@ def info_routes(service: Service) -> APIRouter:
         responses=documented(422, 503),
         summary="Size, bands and CRS of an image of the data folder",
     )
-    async def facts(request: Request, path: FilePath) -> FactsOut:
+    async def get_file_facts(request: Request, path: FilePath) -> FactsOut:
         """From its header alone."""
         found = await service.asking.probe(request, _data_file(service, path), path)
         return FactsOut(**found._asdict(), pixels=found.pixels)
@@ -171,13 +171,13 @@ def info_routes(service: Service) -> APIRouter:
         },
         summary="A small picture of an image of the data folder",
     )
-    async def preview(request: Request, path: FilePath) -> Response:
+    async def get_file_preview(request: Request, path: FilePath) -> Response:
         """At most 256 pixels a side, stretched by its own values."""
         picture = await service.asking.preview(request, _data_file(service, path), path)
         return Response(picture, media_type="image/png")
 
     @router.get("/healthz", summary="Whether the server answers")
-    async def health() -> dict[str, str]:
+    async def get_health() -> dict[str, str]:
         """For a supervisor; needs no token, and waits for nobody."""
         return {"status": "ok"}
 
@@ -187,7 +187,7 @@ def info_routes(service: Service) -> APIRouter:
         responses={200: {"content": {"text/plain": {}}}},
         summary="Numbers for Prometheus",
     )
-    def metrics() -> Any:
+    def get_metrics() -> Any:
         """Requests, jobs by state, worker crashes."""
         text = service.metrics.text(service.manager, service.store.all())
         return Response(text, media_type="text/plain; version=0.0.4; charset=utf-8")

@@ -15,10 +15,11 @@ from starlette.requests import Request
 from adadino.errors import AdaDINOError, WriteError
 from adadino.web.http.heavy import HeavyQueue
 from adadino.web.http.problems import disk_problem
-from adadino.web.jobs.process import Worker, Workers
+from adadino.web.jobs.process import Workers
 from adadino.web.jobs.rasters import Facts, check_facts
 from adadino.web.jobs.sandbox import Reach
 from adadino.web.jobs.store import HIDDEN, JobStore
+from adadino.web.jobs.worker import Worker
 from adadino.web.settings import Limits
 
 PROBES, PROBES_WAITING, PROBE_S = 2, 64, 30.0

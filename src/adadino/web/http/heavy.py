@@ -17,7 +17,7 @@ from typing import Any, TypeVar
 from starlette.requests import Request
 
 from adadino.web.http.problems import RefusedError
-from adadino.web.jobs.process import Worker
+from adadino.web.jobs.worker import Worker
 
 Answer = TypeVar("Answer")
 

@@ -3,26 +3,36 @@
 from __future__ import annotations
 
 import shutil
+from dataclasses import dataclass
 from pathlib import Path
 
 from pydantic import ValidationError
 from starlette.requests import Request
 
 from adadino.web.http.body import declared_length, drain, read_json
-from adadino.web.http.options import (
-    check_bands,
-    check_scale,
-    parse_bands,
-    parse_register,
-    parse_scale,
-)
+from adadino.web.http.options import Options, check_bands, check_count, check_scale, parse_options
 from adadino.web.http.problems import RefusedError, disk_problem
 from adadino.web.http.schemas import JobIn
-from adadino.web.http.uploads import clean_text, receive
+from adadino.web.http.uploads import FILES, clean_text, receive
 from adadino.web.jobs.library import find_image
 from adadino.web.jobs.rasters import Facts
-from adadino.web.jobs.records import Job
+from adadino.web.jobs.records import Job, Source
 from adadino.web.service import Service
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What a request asks for, by `before` and `after`, however it came."""
+
+    source: Source
+    files: dict[str, str]
+    """As `Job.before` and `Job.after` have them."""
+    names: dict[str, str]
+    """What people call them."""
+    facts: dict[str, Facts]
+    options: Options
+    model: str | None
+    name: str | None
 
 
 async def take_job(request: Request, service: Service) -> Job:
@@ -38,23 +48,36 @@ async def take_job(request: Request, service: Service) -> Job:
     size = 0 if kind == "application/json" else declared_length(request) or limits.upload_bytes
     try:
         with service.quotas.claim(payer, min(size, limits.upload_bytes)):
-            if kind == "application/json":
-                return await _from_data(request, service)
-            if kind == "multipart/form-data":
-                return await _from_upload(request, service)
+            return await _take(request, service, kind)
     except OSError as error:
         await drain(request)
         raise disk_problem(error) from error
     except Exception:
         await drain(request)
         raise
-    await drain(request)
-    raise RefusedError(
-        415, "send multipart/form-data with two files, or application/json with paths."
-    )
 
 
-async def _from_data(request: Request, service: Service) -> Job:
+async def _take(request: Request, service: Service, kind: str) -> Job:
+    identity, draft = service.store.draft()
+    try:
+        if kind == "application/json":
+            asked = await _from_data(request, service)
+        elif kind == "multipart/form-data":
+            asked = await _from_upload(request, service, draft)
+        else:
+            raise RefusedError(
+                415, "send multipart/form-data with two files, or application/json with paths."
+            )
+        job = _job(identity, asked, request, service)
+        service.manager.estimates.check(job)
+        service.quotas.admit(job, draft)  # from here on the draft's folder is the job's
+        service.manager.wake()
+        return job
+    finally:
+        shutil.rmtree(draft, ignore_errors=True)
+
+
+async def _from_data(request: Request, service: Service) -> Asked:
     try:
         asked = JobIn.model_validate(await read_json(request, service.settings.limits))
     except ValidationError as error:
@@ -66,61 +89,52 @@ async def _from_data(request: Request, service: Service) -> Job:
         raise RefusedError(
             422, "this server has no data folder (--data); upload the files instead."
         )
-    facts = {}
-    for name in (asked.before, asked.after):
-        path = find_image(root, name)
-        facts[name] = await service.asking.probe(request, path, name)
-        check_bands(asked.bands, facts[name].bands, name)
-    dates = {"before": asked.before, "after": asked.after}
-    _check_sizes({which: facts[name] for which, name in dates.items()}, dates)
-    if asked.bands is not None and len(asked.bands) == 2:
-        raise RefusedError(422, "bands must be three band numbers, or one to repeat: [3, 2, 1].")
-    scale = check_scale(asked.scale, asked.scale)
-    model = _model(asked.model, service)
-    name = _title(asked.name, asked.before, asked.after)
-    identity, draft = service.store.draft()
-    try:
-        job = Job(
-            id=identity, name=name, client=request.state.identity.owner,
-            payer=request.state.identity.payer, model=model, source="data",
-            before=asked.before, after=asked.after, before_name=Path(asked.before).name,
-            after_name=Path(asked.after).name, register=asked.register_, bands=asked.bands,
-            scale=scale, pixels=facts[asked.before].pixels,
-        )  # fmt: skip
-        return _queued(job, draft, service)
-    except BaseException:
-        shutil.rmtree(draft, ignore_errors=True)
-        raise
+    paths = {"before": asked.before, "after": asked.after}
+    facts = {
+        which: await service.asking.probe(request, find_image(root, path), path)
+        for which, path in paths.items()
+    }
+    options = Options(
+        register=asked.register_,
+        bands=None if asked.bands is None else check_count(asked.bands, asked.bands),
+        scale=None if asked.scale is None else check_scale(asked.scale, asked.scale),
+    )
+    names = {which: Path(path).name for which, path in paths.items()}
+    return Asked("data", paths, names, facts, options, asked.model, asked.name)
 
 
-async def _from_upload(request: Request, service: Service) -> Job:
-    identity, draft = service.store.draft()
-    try:
-        upload = await receive(
-            request,
-            draft,
-            service.settings.limits,
-            lambda path, name: service.asking.probe(request, path, name, watch=False),
-        )
-        _check_sizes(upload.facts, upload.names)
-        names, fields = upload.names, upload.fields
-        bands = parse_bands(fields.get("bands"))
-        for which in ("before", "after"):  # not in the order in which they were done
-            check_bands(bands, upload.facts[which].bands, names[which])
-        job = Job(
-            id=identity, client=request.state.identity.owner,
-            payer=request.state.identity.payer, source="upload",
-            name=_title(fields.get("name"), names["before"], names["after"]),
-            model=_model(fields.get("model"), service),
-            before=upload.files["before"].name, after=upload.files["after"].name,
-            before_name=names["before"], after_name=names["after"],
-            register=parse_register(fields.get("register")), bands=bands,
-            scale=parse_scale(fields.get("scale")), pixels=upload.facts["before"].pixels,
-        )  # fmt: skip
-        return _queued(job, draft, service)
-    except BaseException:
-        shutil.rmtree(draft, ignore_errors=True)
-        raise
+async def _from_upload(request: Request, service: Service, draft: Path) -> Asked:
+    upload = await receive(
+        request,
+        draft,
+        service.settings.limits,
+        lambda path, name: service.asking.probe(request, path, name, watch=False),
+    )
+    files = {which: path.name for which, path in upload.files.items()}
+    options = parse_options(upload.fields)
+    model, name = (upload.fields.get(field) for field in ("model", "name"))
+    return Asked("upload", files, upload.names, upload.facts, options, model, name)
+
+
+def _job(identity: str, asked: Asked, request: Request, service: Service) -> Job:
+    """The job that was asked for.
+
+    Raises:
+        RefusedError, InputError: The images cannot be compared, or not so.
+    """
+    names = asked.files if asked.source == "data" else asked.names  # what the client wrote
+    _check_sizes(asked.facts, names)
+    for which in FILES:
+        check_bands(asked.options.bands, asked.facts[which].bands, names[which])
+    client = request.state.identity
+    return Job(
+        id=identity, name=_title(asked), client=client.owner, payer=client.payer,
+        model=_model(asked.model, service), source=asked.source,
+        before=asked.files["before"], after=asked.files["after"],
+        before_name=asked.names["before"], after_name=asked.names["after"],
+        register=asked.options.register, bands=asked.options.bands, scale=asked.options.scale,
+        pixels=asked.facts["before"].pixels,
+    )  # fmt: skip
 
 
 def _check_sizes(facts: dict[str, Facts], names: dict[str, str]) -> None:
@@ -139,14 +153,6 @@ def _check_sizes(facts: dict[str, Facts], names: dict[str, str]) -> None:
         )
 
 
-def _queued(job: Job, draft: Path, service: Service) -> Job:
-    """Put a job in the queue, if it can be done in the time and on the disk that there is."""
-    service.manager.estimates.check(job)
-    service.quotas.admit(job, draft)
-    service.manager.wake()
-    return job
-
-
 def _model(name: str | None, service: Service) -> str:
     names = [choice.name for choice in service.settings.models]
     if not name:
@@ -158,7 +164,8 @@ def _model(name: str | None, service: Service) -> str:
     return name
 
 
-def _title(name: str | None, before: str, after: str) -> str:
-    if name and name.strip():
-        return clean_text(name.strip(), "the job's name")
-    return f"{Path(before).stem} → {Path(after).stem}"[:200]
+def _title(asked: Asked) -> str:
+    if asked.name and asked.name.strip():
+        return clean_text(asked.name.strip(), "the job's name")
+    before, after = (Path(asked.names[which]).stem for which in FILES)
+    return f"{before} → {after}"[:200]

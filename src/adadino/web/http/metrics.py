@@ -6,13 +6,14 @@ import threading
 import time
 from collections import Counter, defaultdict
 from collections.abc import Iterable
+from typing import get_args
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from adadino.web.jobs.manager import Manager
 from adadino.web.jobs.records import Job, State
 
-STATES: tuple[State, ...] = ("queued", "running", "done", "failed", "cancelled")
+STATES = get_args(State)
 
 
 class Metrics:

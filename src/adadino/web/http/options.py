@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
 
 from adadino.errors import InputError
 from adadino.web.http.problems import RefusedError
@@ -11,63 +12,79 @@ from adadino.web.http.problems import RefusedError
 _YES, _NO = ("true", "1", "on"), ("false", "0", "off", "")
 
 
-def parse_bands(text: str | None) -> list[int] | None:
-    """Band numbers from a form's field: `3,2,1`, or one to repeat; None if it is empty.
+class Options(NamedTuple):
+    """As in `SceneOptions`; None leaves the choice to the program."""
+
+    register: bool
+    bands: list[int] | None
+    scale: list[float] | None
+
+
+def parse_options(fields: Mapping[str, str]) -> Options:
+    """The options of a form's fields.
 
     Raises:
-        RefusedError: It holds something else.
+        RefusedError: One cannot be read.
     """
-    if not text or not text.strip():
+    return Options(**{name: parse(fields.get(name, "")) for name, parse in PARSERS.items()})
+
+
+def _parse_bands(text: str) -> list[int] | None:
+    """`3,2,1`, or one band to repeat."""
+    if not text.strip():
         return None
     parts = [part.strip() for part in text.split(",")]
     digits = all(part.isascii() and part.isdigit() and len(part) < 6 for part in parts)
-    if not digits or len(parts) not in (1, 3) or "0" in {part.lstrip("0") or "0" for part in parts}:
-        raise RefusedError(
-            422, f"bands {text[:60]!r} must be three band numbers from 1, or one: 3,2,1."
-        )
-    return [int(part) for part in parts]
+    return check_count([int(part) for part in parts] if digits else [], text)
 
 
-def parse_scale(text: str | None) -> list[float] | None:
-    """The raw values of black and white from a form's field: `0,3000`; None if it is empty.
-
-    Raises:
-        RefusedError: It holds something else.
-    """
-    if not text or not text.strip():
+def _parse_scale(text: str) -> list[float] | None:
+    """The raw values of black and white: `0,3000`."""
+    if not text.strip():
         return None
     try:
-        values = [float(part) for part in text.split(",")]
+        return check_scale([float(part) for part in text.split(",")], text)
     except ValueError:
-        values = []
-    return check_scale(values, text)
+        return check_scale([], text)
 
 
-def check_scale(values: Sequence[float] | None, given: object) -> list[float] | None:
+def _parse_register(text: str) -> bool:
+    said = text.strip().lower()
+    if said not in _YES + _NO:
+        raise RefusedError(422, f"register {said[:60]!r} must be true or false.")
+    return said in _YES
+
+
+PARSERS: dict[str, Callable[[str], Any]] = {
+    "register": _parse_register, "bands": _parse_bands, "scale": _parse_scale,
+}  # fmt: skip
+"""How the fields of a form are read."""
+
+
+def check_count(bands: list[int], given: object) -> list[int]:
+    """Three band numbers from 1, or one.
+
+    Raises:
+        RefusedError: They are not.
+    """
+    if len(bands) not in (1, 3) or min(bands) < 1:
+        raise RefusedError(
+            422, f"bands {str(given)[:60]!r} must be three band numbers from 1, or one: 3,2,1."
+        )
+    return bands
+
+
+def check_scale(values: Sequence[float], given: object) -> list[float]:
     """Two numbers, a smaller and a larger.
 
     Raises:
         RefusedError: They are not.
     """
-    if values is None:
-        return None
     if len(values) != 2 or not all(map(math.isfinite, values)) or values[0] >= values[1]:
         raise RefusedError(
             422, f"scale {str(given)[:60]!r} must be a smaller and a larger number: 0,3000."
         )
     return [float(value) for value in values]
-
-
-def parse_register(text: str | None) -> bool:
-    """Whether a form's field says yes.
-
-    Raises:
-        RefusedError: It says neither yes nor no.
-    """
-    said = (text or "").strip().lower()
-    if said not in _YES + _NO:
-        raise RefusedError(422, f"register {said[:60]!r} must be true or false.")
-    return said in _YES
 
 
 def check_bands(bands: Sequence[int] | None, count: int, name: str) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shutil
-from typing import Annotated, Any
+from typing import Annotated, Any, NamedTuple
 
 from fastapi import APIRouter, Query, Request, Response
 from fastapi import Path as PathPart
@@ -40,7 +40,7 @@ def result_routes(service: Service) -> APIRouter:
     router = APIRouter(prefix="/api/jobs/{job_id}", tags=["results"])
 
     @router.get("/tiles/{layer}/{z}/{x}/{y}.png", **_file(PNG), summary="A tile of the map")
-    def tile(job_id: str, layer: Layer, z: Zoom, x: Place, y: Place) -> Any:
+    def get_tile(job_id: str, layer: Layer, z: Zoom, x: Place, y: Place) -> Any:
         """256 x 256 pixels in the scene's own grid: level 0 is the whole scene, y runs down."""
         drawn = service.tile(job_id, layer, z, x, y)
         kept = {"cache-control": "private, max-age=86400, immutable"}
@@ -52,7 +52,7 @@ def result_routes(service: Service) -> APIRouter:
         responses={200: {"model": PolygonsOut}, **documented(404, 409, 422, 503, 507)},
         summary="The polygons, for the screen",
     )
-    async def polygons(
+    async def get_polygons(
         request: Request, job_id: str, threshold: Threshold = THRESHOLD, min_area: MinArea = 0.0
     ) -> Any:
         """At any threshold, from the stored probability; the largest first."""
@@ -60,47 +60,57 @@ def result_routes(service: Service) -> APIRouter:
         return Response(found, media_type="application/json")
 
     @router.get("/probability.tif", **_file(TIFF), summary="The probability as a COG")
-    def probability(job_id: str) -> Any:
+    def get_probability(job_id: str) -> Any:
         """Float32, NaN where there is no data."""
         job, _, _ = service.finished(job_id)
         name = f"{_stem(job)}-probability.tif"
         return FileResponse(service.store.file(job_id, PROBABILITY), media_type=TIFF, filename=name)
 
-    @router.get("/mask.tif", **_file(TIFF), summary="The change mask as a COG")
-    async def mask(
-        request: Request, job_id: str, threshold: Threshold = THRESHOLD, min_area: MinArea = 0.0
-    ) -> Any:
-        """0 no, 1 yes, 255 nodata; without the changes that are smaller."""
-        options = {"threshold": threshold, "min_area": min_area}
-        return await _made(service, request, job_id, "mask", "mask.tif", TIFF, options)
-
-    @router.get("/result.gpkg", **_file(GPKG), summary="The polygons as GeoPackage")
-    async def gpkg(
-        request: Request, job_id: str, threshold: Threshold = THRESHOLD, min_area: MinArea = 0.0
-    ) -> Any:
-        """In the scene's CRS, traced on every pixel."""
-        options = {"threshold": threshold, "min_area": min_area}
-        return await _made(service, request, job_id, "polygons", "change.gpkg", GPKG, options)
-
-    @router.get("/result.geojson", **_file(GEOJSON), summary="The polygons as GeoJSON")
-    async def geojson(
-        request: Request, job_id: str, threshold: Threshold = THRESHOLD, min_area: MinArea = 0.0
-    ) -> Any:
-        """In EPSG:4326, or in pixels where there is no CRS."""
-        options = {"threshold": threshold, "min_area": min_area}
-        return await _made(service, request, job_id, "polygons", "change.geojson", GEOJSON, options)
-
-    @router.get("/overview.png", **_file(PNG), summary="Before, after and change in one picture")
-    async def overview(
-        request: Request, job_id: str, threshold: Threshold = THRESHOLD, min_area: MinArea = 0.0
-    ) -> Any:
-        """With a legend and a scale bar."""
-        job = service.store.get(job_id)
-        title = f"{job.before_name} and {job.after_name}"
-        options = {"threshold": threshold, "min_area": min_area, "title": title}
-        return await _made(service, request, job_id, "picture", "overview.png", PNG, options)
-
+    for made in MADE:
+        _add_file(router, service, made)
     return router
+
+
+class Made(NamedTuple):
+    """A file that a worker makes when it is asked for."""
+
+    path: str
+    what: str
+    """The writer, as `Asking.made` takes it."""
+    name: str
+    kind: str
+    operation: str
+    summary: str
+    description: str
+
+
+MADE = (
+    Made("mask.tif", "mask", "mask.tif", TIFF, "get_mask", "The change mask as a COG",
+         "0 no, 1 yes, 255 nodata; without the changes that are smaller."),
+    Made("result.gpkg", "polygons", "change.gpkg", GPKG, "get_geopackage",
+         "The polygons as GeoPackage", "In the scene's CRS, traced on every pixel."),
+    Made("result.geojson", "polygons", "change.geojson", GEOJSON, "get_geojson",
+         "The polygons as GeoJSON", "In EPSG:4326, or in pixels where there is no CRS."),
+    Made("overview.png", "picture", "overview.png", PNG, "get_overview",
+         "Before, after and change in one picture", "With a legend and a scale bar."),
+)  # fmt: skip
+
+
+def _add_file(router: APIRouter, service: Service, made: Made) -> None:
+    async def route(
+        request: Request, job_id: str, threshold: Threshold = THRESHOLD, min_area: MinArea = 0.0
+    ) -> Any:
+        job, _, _ = service.finished(job_id)
+        options: dict[str, Any] = {"threshold": threshold, "min_area": min_area}
+        if made.what == "picture":
+            options["title"] = f"{job.before_name} and {job.after_name}"
+        kept = await service.asking.made(request, job_id, made.what, made.name, options, Kept)
+        gone = BackgroundTask(shutil.rmtree, kept.path.parent, ignore_errors=True)
+        called = f"{_stem(job)}-{made.name}"
+        return FileResponse(kept.path, media_type=made.kind, filename=called, background=gone)
+
+    told = _file(made.kind) | {"summary": made.summary, "description": made.description}
+    router.add_api_route(f"/{made.path}", route, name=made.operation, **told)
 
 
 def _file(kind: str) -> dict[str, Any]:
@@ -112,23 +122,6 @@ def _file(kind: str) -> dict[str, Any]:
         **documented(404, 409, 422, 503, 507),
     }
     return {"response_class": Response, "responses": told}
-
-
-async def _made(
-    service: Service,
-    request: Request,
-    job_id: str,
-    what: str,
-    name: str,
-    kind: str,
-    options: dict[str, Any],
-) -> FileResponse:
-    """A file made for one answer, which goes when it was sent."""
-    job, _, _ = service.finished(job_id)
-    kept = await service.asking.made(request, job_id, what, name, options, Kept)
-    gone = BackgroundTask(shutil.rmtree, kept.path.parent, ignore_errors=True)
-    called = f"{_stem(job)}-{name}"
-    return FileResponse(kept.path, media_type=kind, filename=called, background=gone)
 
 
 def _stem(job: Job) -> str:

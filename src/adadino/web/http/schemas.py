@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from adadino.web.jobs.records import Job
+from adadino.web.jobs.records import Job, Source, State
 
 Band = Annotated[int, Field(ge=1, le=99_999)]
 Value = Annotated[float, Field(allow_inf_nan=False)]
@@ -34,12 +34,12 @@ class JobOut(BaseModel):
     model: str
     before_name: str
     after_name: str
-    source: Literal["upload", "data", "demo"]
+    source: Source
     register_: bool = Field(alias="register", description="Whether a reliable shift is applied.")
     bands: list[int] | None = Field(description="What was chosen; None is by colour.")
     scale: list[float] | None = Field(description="What was chosen; None is by both dates.")
     pixels: int
-    state: Literal["queued", "running", "done", "failed", "cancelled"]
+    state: State
     created: float = Field(description="Seconds since 1970.")
     started: float | None
     ended: float | None

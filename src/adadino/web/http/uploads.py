@@ -16,21 +16,16 @@ from starlette.requests import Request
 from adadino.errors import InputError
 from adadino.web.door import HEAD
 from adadino.web.http.body import chunks
-from adadino.web.http.options import parse_bands, parse_register, parse_scale
+from adadino.web.http.options import PARSERS
 from adadino.web.http.problems import RefusedError, disk_problem
 from adadino.web.jobs.rasters import STORED, Facts, check_head
 from adadino.web.settings import Limits
 
 FILES = ("before", "after")
-FIELDS = ("model", "name", "register", "bands", "scale")
+FIELDS = ("model", "name", *PARSERS)
 FIELD_BYTES = 1000
 LONGEST_NAME = 200
 Probe = Callable[[Path, str], Awaitable[Facts]]
-
-
-_CHECKS: dict[str, Callable[[str | None], object]] = {
-    "bands": parse_bands, "scale": parse_scale, "register": parse_register,
-}  # fmt: skip
 
 
 @dataclass
@@ -149,9 +144,8 @@ class _Form:
     def _end(self) -> None:
         if self._file is None:
             text = self.upload.fields[self._name] = self._text.decode("utf-8", "replace")
-            check = _CHECKS.get(self._name)
-            if check is not None:  # now, not when the files have come
-                check(text)
+            if self._name in PARSERS:  # a wrong one is said now, not when the files have come
+                PARSERS[self._name](text)
             return
         self._file.close()
         self._file = None

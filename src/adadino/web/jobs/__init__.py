@@ -2,7 +2,7 @@
 
 - `records` is a job on disk, `store` the folder of all, `library` the images of `--data`.
 - `manager` decides who is next; `estimates` says how long it takes.
-- `process` is a worker as the server sees it; `parent` forks it; `tasks` is what it does, after
-  `sandbox` has confined it: `rasters` looks at an upload, `predict` runs the model.
+- `worker` is a worker as the server sees it; `process` and `parent` start it. `tasks` is what it
+  does after `sandbox` has confined it: `rasters` looks at an upload, `predict` runs the model.
 - `demo` is the job that the page opens on.
 """

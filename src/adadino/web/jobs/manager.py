@@ -20,10 +20,11 @@ from typing import Any
 from adadino.errors import AdaDINOError, InputError
 from adadino.web.jobs.estimates import Estimates, Ready, Speed
 from adadino.web.jobs.library import find_image
-from adadino.web.jobs.process import OverLimitError, Worker, WorkerEndedError, Workers
+from adadino.web.jobs.process import Workers
 from adadino.web.jobs.records import RECORD, RESULT, Job, check_view
 from adadino.web.jobs.sandbox import Reach, has_gpu
 from adadino.web.jobs.store import JobGoneError, JobStore
+from adadino.web.jobs.worker import OverLimitError, Worker, WorkerEndedError
 from adadino.web.settings import Settings
 
 MOST_ATTEMPTS = 3

@@ -15,6 +15,7 @@ from adadino.files import write_atomic
 from adadino.web.view.display import Display
 
 State = Literal["queued", "running", "done", "failed", "cancelled"]
+Source = Literal["upload", "data", "demo"]
 ENDED: frozenset[State] = frozenset({"done", "failed", "cancelled"})
 RECORD = "job.json"
 RESULT = "result.json"
@@ -36,7 +37,7 @@ class Job:
     after: str
     before_name: str
     after_name: str
-    source: Literal["upload", "data", "demo"]
+    source: Source
     payer: str = ""
     """Whose limits and turns count, as a digest."""
     mark: str = ""

@@ -32,10 +32,11 @@ async function send(path, options) {
 }
 
 async function refusal(response) {
-  const body = await response.json().catch(() => null);
-  const problem = new Error(sentence(body?.error) || `The server answered ${response.status}.`);
-  problem.status = response.status;
-  return problem;
+  return problem(response.status, await response.json().catch(() => null));
+}
+
+function problem(status, body) {
+  return Object.assign(new Error(sentence(body?.error) || `The server answered ${status}.`), { status });
 }
 
 function waiting(response, attempt) {
@@ -60,8 +61,7 @@ export function upload(path, form, onProgress) {
     sending.open("POST", path);
     sending.responseType = "json";
     sending.upload.onprogress = (event) => event.lengthComputable && onProgress(event.loaded / event.total);
-    sending.onload = () => (sending.status < 300 ? resolve(sending.response)
-      : reject(new Error(sentence(sending.response?.error) || `The server answered ${sending.status}.`)));
+    sending.onload = () => (sending.status < 300 ? resolve(sending.response) : reject(problem(sending.status, sending.response)));
     sending.onerror = () => reject(new Error("The upload broke off: the server refused it, or the connection is gone."));
     sending.send(form);
   });

@@ -2,6 +2,7 @@
 
 import * as address from "./address.js";
 import { ask } from "./api.js";
+import { $, say } from "./dom.js";
 import { Jobs } from "./jobs.js";
 import { layerControls } from "./layers.js";
 import { SceneMap } from "./map.js";
@@ -15,7 +16,6 @@ import { tabs } from "./tabs.js";
 import { themes } from "./themes.js";
 
 const WRITE_MS = 250;  // browsers refuse addresses that change all the time
-const $ = (id) => document.getElementById(id);
 const stage = document.querySelector(".stage");
 
 const sceneMap = new SceneMap($("map"), $("popup"));
@@ -108,8 +108,7 @@ function lay(job) {
   if (fresh) layOut(job);
   if (finished) sceneMap.reload("probability");
   const former = !job.view && goesOn(job) && laid;
-  $("former").hidden = !former;
-  if (former) $("former").textContent = `The map still shows “${titleOf(laid)}”.`;
+  say("former", former && `The map still shows “${titleOf(laid)}”.`);
   if (job.view || former) veil();
   else veil(describe(job));
   if (job.view && (asked || fresh)) {
@@ -150,14 +149,12 @@ function bringMap() {
 }
 
 function veil(text = "") {
-  $("veil").hidden = !text;
-  $("veil").textContent = text;
+  say("veil", text);
   stage.classList.toggle("veiled", Boolean(text));
 }
 
 function tellGone(gone) {
-  $("gone").hidden = !gone;
-  $("gone").textContent = gone ? "The job of this address is no longer there. This is another one." : "";
+  say("gone", gone && "The job of this address is no longer there. This is another one.");
 }
 
 function tellInfo() {

@@ -1,12 +1,12 @@
 // Asks before something is lost. Escape and the first button keep it.
 
-const $ = (id) => document.getElementById(id);
+import { $, say } from "./dom.js";
 
 // `act` runs on yes; where it fails, its sentence stays in the dialog. True if it was done.
 export function confirm(text, act) {
   const dialog = $("confirm");
   $("confirm-text").textContent = text;
-  $("confirm-problem").hidden = true;
+  say("confirm-problem");
   $("confirm-yes").disabled = false;
   let done = false;
   $("confirm-no").onclick = () => dialog.close();
@@ -17,8 +17,7 @@ export function confirm(text, act) {
       done = true;
       dialog.close();
     } catch (error) {
-      $("confirm-problem").textContent = error.message;
-      $("confirm-problem").hidden = false;
+      say("confirm-problem", error.message);
       $("confirm-yes").disabled = false;
     }
   };

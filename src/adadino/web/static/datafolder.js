@@ -1,9 +1,9 @@
 // Two images of the server's data folder: which there are, how they look, how large they are.
 
 import { ask } from "./api.js";
-import { element, number, size } from "./format.js";
+import { $, element } from "./dom.js";
+import { number, size } from "./format.js";
 
-const $ = (id) => document.getElementById(id);
 
 export class DataFolder {
   // `onFacts` hears when the size of an image is known.

@@ -1,7 +1,7 @@
 // The OpenAPI document as a page, without anything from elsewhere.
 
 import { ask } from "./api.js";
-import { element } from "./format.js";
+import { element } from "./dom.js";
 
 const { paths } = await ask("/api/openapi.json");
 for (const [path, methods] of Object.entries(paths)) {

@@ -1,10 +1,10 @@
 // The files of a result: what they contain, and how they come.
 
 import { request } from "./api.js";
-import { area, element } from "./format.js";
+import { $, element } from "./dom.js";
+import { area } from "./format.js";
 
 const READY = "probability.tif";  // on the server's disk; the others are made when they are asked for
-const $ = (id) => document.getElementById(id);
 
 export class Downloads {
   constructor() {

@@ -3,7 +3,7 @@
 import { sentence } from "./api.js";
 import { about, duration } from "./format.js";
 
-const LONG_S = 300;
+export const LONG_S = 300;
 
 // Seconds for a number of pixels; null where the speed or the size is not known.
 export function estimate(info, name, pixels) {

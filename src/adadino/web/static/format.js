@@ -47,10 +47,3 @@ export function round125(value) {
   const power = 10 ** Math.floor(Math.log10(value));
   return [5, 2, 1].map((step) => step * power).find((step) => step <= value * 1.0000001);
 }
-
-// An element with text, never with markup: names come from strangers.
-export function element(tag, properties = {}, ...children) {
-  const made = Object.assign(document.createElement(tag), properties);
-  made.append(...children);
-  return made;
-}

@@ -2,13 +2,13 @@
 
 import { ask } from "./api.js";
 import { confirm } from "./confirm.js";
-import { element, when } from "./format.js";
+import { $, element, say } from "./dom.js";
+import { when } from "./format.js";
 import { goesOn, JobStatus } from "./status.js";
 
 const BUSY_MS = 700;
 const IDLE_MS = 8000;
 const PATIENCE_MS = 15_000;
-const $ = (id) => document.getElementById(id);
 
 export class Jobs {
   constructor({ onOpen, onChange, onProblem }) {
@@ -96,8 +96,8 @@ export class Jobs {
   }
 
   async cancel(job) {
-    this.#say(null);
-    await ask(`/api/jobs/${job.id}/cancel`, { method: "POST" }).catch((error) => this.#say(error.message));
+    say("jobs-problem");
+    await ask(`/api/jobs/${job.id}/cancel`, { method: "POST" }).catch((error) => say("jobs-problem", error.message));
     await this.refresh();
   }
 
@@ -108,10 +108,5 @@ export class Jobs {
     $("jobs-title").focus(); // the button is no more
     if (this.current === job.id) this.onOpen(null);
     this.refresh();
-  }
-
-  #say(text) {
-    $("jobs-problem").hidden = !text;
-    $("jobs-problem").textContent = text ?? "";
   }
 }

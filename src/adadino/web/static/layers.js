@@ -1,6 +1,6 @@
 // The second panel: which layers are seen, and how much of them.
 
-import { element } from "./format.js";
+import { element } from "./dom.js";
 
 const NAMES = {
   polygons: "Polygons", probability: "Probability", after: "After", before: "Before", basemap: "Basemap",

@@ -1,8 +1,9 @@
 // The map: two dates, probability and polygons in the scene's own coordinates, or in pixels.
 
 /* global ol */
+import { element } from "./dom.js";
 import { projectionOf } from "./projection.js";
-import { area, areaOf, element } from "./format.js";
+import { area, areaOf } from "./format.js";
 
 const HIGH = 140;  // what a popup needs above it
 const COLOUR = "230, 60, 30";

@@ -2,12 +2,11 @@
 
 import { ask, sentence, upload } from "./api.js";
 import { DataFolder } from "./datafolder.js";
+import { $, element, say } from "./dom.js";
 import { estimate, tellEstimate, tooLong } from "./estimate.js";
-import { element, number, size } from "./format.js";
-import { drawFile } from "./preview.js";
-import { sniff } from "./sniff.js";
+import { number, size } from "./format.js";
+import { drawFile, sniff } from "./localfile.js";
 
-const $ = (id) => document.getElementById(id);
 const DATES = ["before", "after"];
 const EMPTY = "Drop a GeoTIFF, PNG or JPEG, or choose";
 
@@ -23,7 +22,7 @@ export class NewJob {
     this.#dropping();
     $("new-job").addEventListener("submit", (event) => this.#submit(event));
     // A problem was one of what stood there before.
-    $("new-job").addEventListener("input", () => this.#say(null));
+    $("new-job").addEventListener("input", () => say("problem"));
     $("new-job").addEventListener("change", () => this.#tell());
     for (const choice of $("new-job").elements.from) {
       choice.addEventListener("change", () => this.#switch(choice.value));
@@ -46,7 +45,7 @@ export class NewJob {
   async #switch(from) {
     $("pick-upload").hidden = from !== "upload";
     $("pick-data").hidden = from !== "data";
-    if (from === "data") await this.folder.fill().catch((error) => this.#say(error.message));
+    if (from === "data") await this.folder.fill().catch((error) => say("problem", error.message));
     this.#tell();
   }
 
@@ -78,20 +77,20 @@ export class NewJob {
 
   async #take(date, file) {
     if (!file) return;
-    this.#say(null);
+    say("problem");
     const found = await sniff(file).catch(() => null);
     if (!found) {
-      this.#say(`${file.name} is no GeoTIFF, PNG or JPEG.`);
+      say("problem", `${file.name} is no GeoTIFF, PNG or JPEG.`);
       return;
     }
     const limits = this.info?.limits;
     const pixels = (found.width ?? 0) * (found.height ?? 0);
     if (limits && pixels > limits.pixels) {
-      this.#say(`${file.name} has ${number(pixels / 1e6)} million pixels; this server takes ${number(limits.pixels / 1e6)}.`);
+      say("problem", `${file.name} has ${number(pixels / 1e6)} million pixels; this server takes ${number(limits.pixels / 1e6)}.`);
       return;
     }
     if (limits && file.size > limits.upload_bytes) {
-      this.#say(`${file.name} is larger than the ${size(limits.upload_bytes)} this server takes.`);
+      say("problem", `${file.name} is larger than the ${size(limits.upload_bytes)} this server takes.`);
       return;
     }
     this.files[date] = file;
@@ -116,7 +115,7 @@ export class NewJob {
 
   async #submit(event) {
     event.preventDefault();
-    this.#say(null);
+    say("problem");
     $("start").disabled = true;
     try {
       const refused = tooLong(this.info, this.#seconds);
@@ -125,7 +124,7 @@ export class NewJob {
       this.#reset();
       this.onCreated(job);
     } catch (error) {
-      this.#say(sentence(error.message));
+      say("problem", sentence(error.message));
     } finally {
       $("start").disabled = false;
       $("sending").hidden = true;
@@ -180,11 +179,6 @@ export class NewJob {
     }
     $("job-name").value = "";
     this.#tell();
-  }
-
-  #say(text) {
-    $("problem").hidden = !text;
-    $("problem").textContent = text ?? "";
   }
 }
 

@@ -1,14 +1,14 @@
 // The first panel: threshold, smallest polygon, figures, table, downloads.
 
 import { ask, sentence } from "./api.js";
+import { $, element } from "./dom.js";
 import { Downloads } from "./downloads.js";
-import { area, areaOf, element, number, percent, round125 } from "./format.js";
+import { area, areaOf, number, percent, round125 } from "./format.js";
 import { announcement, JobStatus } from "./status.js";
 import { PolygonTable } from "./table.js";
 
 const ROWS = 200;
 const STEPS = 60;
-const $ = (id) => document.getElementById(id);
 
 export class Result {
   // `onChange` hears of every move of a slider, `onZoom` of a polygon chosen in the table.

@@ -1,8 +1,8 @@
 // The texts about the scene and the server: header, facts, where the model runs, who is signed in.
 
-import { element, number } from "./format.js";
+import { $, element } from "./dom.js";
+import { number } from "./format.js";
 
-const $ = (id) => document.getElementById(id);
 
 export function tellScene(job) {
   $("scene-name").textContent = titleOf(job);

@@ -1,12 +1,13 @@
 // What a job that is not done is about: a sentence, a bar, and Cancel beside it.
 
-import { about, duration, element, number, percent } from "./format.js";
+import { element } from "./dom.js";
+import { LONG_S } from "./estimate.js";
+import { about, duration, number, percent } from "./format.js";
 
 const PHASES = {
   opening: "Opening the images", preparing: "Preparing the images",
   predicting: "Comparing", writing: "Writing the result",
 };
-const LONG_S = 300;
 
 export const goesOn = (job) => job.state === "queued" || job.state === "running";
 

@@ -1,6 +1,7 @@
 // The polygons as a table: one stop of the Tab key, arrow keys inside, Enter or a click zooms.
 
-import { area, areaOf, element } from "./format.js";
+import { element } from "./dom.js";
+import { area, areaOf } from "./format.js";
 
 const PAGE = 10;
 

@@ -1,5 +1,24 @@
-// The size of an image from its first bytes, so that a wrong file is known before it is sent.
+// A file that was chosen, before it is sent: its size from its first bytes, and a small picture.
 
+const SIDE = 256;
+const MOST_PIXELS = 40e6;  // a browser has to unpack all of them
+
+// A chosen file on a canvas; what the browser cannot draw (a TIFF) has no picture.
+export async function drawFile(canvas, file, pixels) {
+  canvas.hidden = true;
+  if (!file || !pixels || pixels > MOST_PIXELS || /\.tiff?$/i.test(file.name)) return;
+  try {
+    const picture = await createImageBitmap(file);
+    const scale = Math.min(1, SIDE / Math.max(picture.width, picture.height));
+    canvas.width = Math.max(1, Math.round(scale * picture.width));
+    canvas.height = Math.max(1, Math.round(scale * picture.height));
+    canvas.getContext("2d").drawImage(picture, 0, 0, canvas.width, canvas.height);
+    picture.close();
+    canvas.hidden = false;
+  } catch { /* the server will say what is wrong with it */ }
+}
+
+// Width and height; an empty object where only the server can tell; null for no image.
 export async function sniff(file) {
   const head = new DataView(await file.slice(0, 65536).arrayBuffer());
   if (head.byteLength < 8) return null;
