@@ -34,7 +34,7 @@ from adadino.engine.ops import adapter, block
 from adadino.engine.rows import product, quantize
 from adadino.evaluation import same_size
 from adadino.model.adadino import AdaDINO
-from adadino.model.backbone import rope_tables
+from adadino.model.positions import rope_tables
 
 half = torch.bfloat16
 TIMES = {"bf16": 2.0, "fp8": 6.0}  # bf16: 1.2 to 1.55 on an H200
@@ -170,7 +170,7 @@ def check_kernels(device: torch.device, dim: int, hidden: int, heads: int) -> It
             )
             tokens = randn(3, 5 + side**2, 3 * dim, dtype=dtype)
             given = {"heads": heads, "prefix": 5}
-            yield check(f"attention {5 + side**2}", block.attention, tokens, *turn, **given)
+            yield check(f"attention {5 + side**2}", block.attention, tokens, turn, **given)
         weights = randn(16, 96, dim, dtype=dtype), randn(16, 96, dtype=dtype)
         down = randn(16, 96, dim, dtype=dtype)
         yield check("gather", gathered, *weights, down, None, within=1e-6)

@@ -25,7 +25,7 @@ from adadino.engine import optimize
 from adadino.engine.ops import adapter, block
 from adadino.engine.rows import product, quantize
 from adadino.model.adadino import AdaDINO
-from adadino.model.backbone import rope_tables
+from adadino.model.positions import rope_tables
 
 BYTES, BF16, FP8 = 4.0e12, 790e12, 1500e12
 GROUPS = {
@@ -149,7 +149,7 @@ def kernels(config: Config, batch: int, grid: int, device: torch.device) -> Iter
     for name, (run, moved) in runs.items():
         yield t.row(name, run, moved=moved)
     yield from _choice(t, config, batch, N)
-    attend = lambda: block.attention(qkv, *tables, heads=heads, prefix=b.prefix)  # noqa: E731
+    attend = lambda: block.attention(qkv, tables, heads=heads, prefix=b.prefix)  # noqa: E731
     yield t.row("rotate and attend", attend, flops=4 * 2 * B * N**2 * D)
 
 

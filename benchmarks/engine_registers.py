@@ -36,7 +36,7 @@ from adadino.engine.kernels import (
     select,
 )
 from adadino.engine.ops.block import Chunks
-from adadino.model.backbone import rope_tables
+from adadino.model.positions import rope_tables
 
 POINTERS = {
     torch.float32: "*fp32", torch.bfloat16: "*bf16", torch.float8_e4m3fn: "*fp8e4nv",
@@ -124,7 +124,7 @@ def launches(config: Config) -> Iterator[tuple[str, object]]:
     qkv = torch.zeros(1, b.prefix + 1024, 3 * D, dtype=half)
     yield "rope", lambda: attention.rope_(qkv, *tables, heads=b.heads)
     attend = {"heads": b.heads, "prefix": b.prefix}
-    yield "attention", lambda: attention.attention(qkv, *tables, **attend)
+    yield "attention", lambda: attention.attention(qkv, tables, **attend)
     policy = {
         "weight1": torch.zeros(config.bscs.hidden, 4 * D),
         "bias1": torch.zeros(config.bscs.hidden),

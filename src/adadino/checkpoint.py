@@ -26,12 +26,12 @@ from adadino.config import Config
 from adadino.errors import ConfigError, NormalizationWarning, WeightsError
 from adadino.files import atomic
 from adadino.model.detector import Detector
+from adadino.model.tensor_files import read_tensors
 from adadino.model.weights import (
     BackboneWeights,
     check_backbone,
     fingerprint,
     read_backbone,
-    read_tensors,
 )
 from adadino.peers import PEERS
 from adadino.source import FORMAT, SETTINGS, WEIGHTS, ancestors, find_checkpoint, read_settings

@@ -13,6 +13,7 @@ from itertools import pairwise
 from typing import Literal
 
 from adadino.errors import ConfigError
+from adadino.schema import added
 
 SAT_MEAN, SAT_STD = (0.430, 0.411, 0.296), (0.213, 0.156, 0.143)
 LVD_MEAN, LVD_STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
@@ -36,7 +37,7 @@ def _check_largest(name: str, value: int) -> None:
 
 @dataclass(frozen=True)
 class BackboneConfig:
-    """The DINOv3 vision transformer and the normalisation its weights were trained with."""
+    """The vision transformer, DINOv3 or DINOv2, and the normalisation of its weights."""
 
     name: str = "vitl16"
     """The preset this backbone follows."""
@@ -70,6 +71,11 @@ class BackboneConfig:
     """Where the weights come from (file, folder or hub id): a reference, never a copy."""
     fingerprint: str | None = None
     """Digest of the weights an adapter was trained on, checked when it is loaded again."""
+    grid: int = added(0)
+    """Side of the grid of learned positions, 37 in DINOv2; 0 for DINOv3's rotary positions."""
+    grid_offset: float = added(0.0)
+    """What is added to a grid's sides before learned positions are scaled to it: 0.1 in Meta's code
+    for DINOv2 without registers, 0 in Hugging Face's."""
 
     def __post_init__(self) -> None:
         for name in ("dim", "depth", "heads", "ffn", "patch"):
@@ -87,7 +93,20 @@ class BackboneConfig:
         for name in ("rope_theta", "norm_eps"):
             value = getattr(self, name)
             _check(value > 0, f"backbone.{name} is {value}, must be positive.")
+        _check(self.grid != 1, "backbone.grid is 1, must be 0 (rotary positions) or at least 2.")
+        for name in ("grid", "grid_offset"):
+            value = getattr(self, name)
+            _check(value >= 0, f"backbone.{name} is {value}, must not be negative.")
+        _check_largest("backbone.grid", self.grid**2)
         _check(min(self.std) > 0, f"backbone.std is {self.std}, must be positive.")
+
+    @property
+    def licence(self) -> str:
+        """The licence of the released weights of this architecture, and whose they are."""
+        if self.name == "tiny":
+            return "Apache-2.0"
+        name = "Apache-2.0" if self.grid else "DINOv3 License"
+        return f"{name} (the weights are Meta's and are not part of adadino)"
 
     @property
     def prefix(self) -> int:
@@ -326,6 +345,29 @@ _VIT = {
     ),
 }
 
+_DINOV2 = {
+    "dinov2-vits14": {"dim": 384, "depth": 12, "heads": 6, "ffn": 1536},
+    "dinov2-vitb14": {"dim": 768, "depth": 12, "heads": 12, "ffn": 3072},
+    "dinov2-vitl14": {"dim": 1024, "depth": 24, "heads": 16, "ffn": 4096},
+    "dinov2-vitg14": {"dim": 1536, "depth": 40, "heads": 24, "ffn": 4096, "gated": True},
+}
+
+
+def _dinov2(name: str, registers: int) -> BackboneConfig:
+    """A backbone of DINOv2 as Meta released it; `patch=16` resizes its patch embedding."""
+    return BackboneConfig(
+        f"{name}-reg4" if registers else name,
+        **_DINOV2[name],
+        patch=14,
+        registers=registers,
+        norm_eps=1e-6,
+        mean=LVD_MEAN,
+        std=LVD_STD,
+        grid=37,
+        grid_offset=0.0 if registers else 0.1,
+    )
+
+
 PRESETS: dict[str, Config] = {
     "tiny": Config(
         backbone=BackboneConfig(
@@ -342,6 +384,10 @@ PRESETS: dict[str, Config] = {
             else dataclasses.replace(vit, mean=LVD_MEAN, std=LVD_STD)
         )
         for name, vit in _VIT.items()
+    },
+    **{
+        vit.name: Config(backbone=vit)
+        for vit in (_dinov2(name, registers) for name in _DINOV2 for registers in (0, 4))
     },
 }
 

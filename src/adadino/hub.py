@@ -16,7 +16,7 @@ from adadino.errors import AdaDINOError, WeightsError
 def is_hub_id(source: object) -> bool:
     """Whether a name that is no file here can be `owner/repository` on the hub."""
     name = str(source)
-    is_file_name = name.endswith((".pth", ".safetensors"))
+    is_file_name = name.endswith((".pth", ".safetensors", ".onnx"))
     shaped = re.fullmatch(r"\w[\w.-]*/\w[\w.-]*", name) is not None
     # A name inside a folder that exists here is a mistyped path, not a repository.
     return shaped and not is_file_name and not os.path.exists(os.path.dirname(name))  # noqa: PTH110, PTH120

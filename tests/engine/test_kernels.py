@@ -8,7 +8,7 @@ from torch import nn
 
 from adadino.engine.ops import adapter, block
 from adadino.engine.rows import DTYPE, Rows
-from adadino.model.backbone import rope_tables
+from adadino.model.positions import rope_tables
 from tests.engine.poison import poisoned
 
 pytest.importorskip("triton", reason="the kernels are Triton's; pip install triton to test them")
@@ -250,24 +250,25 @@ def test_rope_of_the_keys_alone(dtype):
         assert torch.equal(turned[..., 72:], qkv[..., 72:])
 
 
+@pytest.mark.parametrize("turned", [True, False], ids=["rotary", "learned"])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float16], ids=str)
 @pytest.mark.parametrize(
     ("grid", "prefix"), [((8, 8), 5), ((8, 16), 0), ((5, 3), 5), ((9, 10), 17)], ids=str
 )
-def test_attention(grid, prefix, dtype):
+def test_attention(grid, prefix, dtype, turned):
     """Whole tiles behind the prefix, tiles that are cut, less than a tile; sharp and flat.
 
     In float16, not bf16: Triton's interpreter multiplies bf16 matrices as the whole numbers that
     their bits would be.
     """
     heads, dim = 2, 16
-    tables = rope_tables(*grid, prefix=prefix, head_dim=dim, theta=100.0)
+    tables = rope_tables(*grid, prefix=prefix, head_dim=dim, theta=100.0) if turned else None
     qkv = torch.randn(2, prefix + grid[0] * grid[1], 3 * heads * dim)
     qkv[1] *= 3
     qkv = qkv.to(dtype)
     given = {"heads": heads, "prefix": prefix}
-    expected = block.attention(qkv.clone().float(), *tables, **given)
-    got = gpu_attention.attention(qkv.clone(), *tables, **given)
+    expected = block.attention(qkv.clone().float(), tables, **given)
+    got = gpu_attention.attention(qkv.clone(), tables, **given)
     assert got.dtype == dtype
     assert got.is_contiguous()
     within = 1e-5 if dtype == torch.float32 else 2e-3

@@ -1,4 +1,7 @@
-"""Our backbone is DINOv3: equal to transformers' released model, block by block."""
+"""Our backbone is DINOv3: equal to transformers' released model, block by block.
+
+DINOv2 is in test_dinov2.py.
+"""
 
 from __future__ import annotations
 
@@ -49,7 +52,7 @@ def test_every_block_equals_transformers(tmp_path, gated, shape):
     assert (got[-1] - last).abs().max() < 1e-5 * last.abs().max().clamp(min=1)
 
 
-@pytest.mark.parametrize("name", list(PRESETS))
+@pytest.mark.parametrize("name", [n for n in PRESETS if not PRESETS[n].backbone.grid])
 def test_presets_have_the_released_parameter_counts(name):
     config = PRESETS[name].backbone
     with torch.device("meta"):

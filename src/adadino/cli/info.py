@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from adadino.model.detector import Detector
 
 LABELS = {"idle": "published, never used", "as_published": "as published"}
-DINOV3 = "DINOv3 License (the weights are Meta's and are not part of adadino)"
 
 
 def command(
@@ -81,7 +80,6 @@ def model_facts(
     config = network.config
     bscs, dino = network.bscs, network.dino is not None
     standard = preset_of(config) == "vitl16" and size == 256
-    licence = "Apache-2.0" if config.backbone.name == "tiny" else DINOV3
     return {
         "name": name,
         "trained": trained,
@@ -102,7 +100,7 @@ def model_facts(
             "gflops": paper.GFLOPS.get(config.bscs.k) if standard else None,
         },
         "normalization": network.normalize.values,
-        "licence": {"code": "Apache-2.0", "backbone": licence if dino else None},
+        "licence": {"code": "Apache-2.0", "backbone": config.backbone.licence if dino else None},
         "depths": None if bscs is None else config.depths,
         "taps": config.taps if dino else None,
         "card": _card(model),

@@ -23,6 +23,7 @@ from adadino.engine.ops.block import (
 )
 from adadino.engine.rows import Kind, Rows, product, quantize
 from adadino.model.backbone import Block
+from adadino.model.positions import Rope
 
 FUSED_GELU = True
 """GELU inside the product (cuBLASLt, its tanh form) instead of a kernel of its own, in bf16.
@@ -165,11 +166,11 @@ class FastBlock(nn.Module):
             shift_out=middle + (block.ffn.down.bias * block.ls2).float(),
         )
 
-    def attend(self, x: Tensor, rows: Rows, rope: tuple[Tensor, Tensor], *, prefix: int) -> Tensor:
+    def attend(self, x: Tensor, rows: Rows, rope: Rope | None, *, prefix: int) -> Tensor:
         """Add the attention of normalised rows to tokens x (B, N, D), in place."""
         B, N, D = x.shape
         qkv = product(rows, Rows(self.qkv, self.qkv_scale), self.qkv_bias, self.dtype)
-        y = attention(qkv.view(B, N, 3 * D), *rope, heads=self.heads, prefix=prefix)
+        y = attention(qkv.view(B, N, 3 * D), rope, heads=self.heads, prefix=prefix)
         x.view(-1, D).addmm_(y.view(-1, D), self.proj)
         return x
 

@@ -19,10 +19,11 @@ from adadino.engine.block import FastBlock, hold
 from adadino.engine.cuda import SideStream
 from adadino.engine.ops.block import layer_norm, select
 from adadino.engine.rows import Kind
-from adadino.model.backbone import Block, rope_tables
+from adadino.model.backbone import Block
 from adadino.model.bscs import ChunkSelector, Policy
 from adadino.model.cgla import CGLA
 from adadino.model.encoder import Encoder, Encoding
+from adadino.model.positions import Rope, interpolate_positions, rope_tables
 
 
 class FastPolicy(nn.Module):
@@ -86,6 +87,7 @@ class FastEncoder(nn.Module):
         self.patch_weight: Tensor
         self.patch_bias: Tensor
         self.prefix: Tensor
+        self.positions: Tensor | None
         self.norm_weight: Tensor
         self.norm_bias: Tensor
         hold(
@@ -93,6 +95,7 @@ class FastEncoder(nn.Module):
             patch_weight=backbone.patch_embed.weight.flatten(1).to(dtype),
             patch_bias=cast(Tensor, backbone.patch_embed.bias).to(dtype),
             prefix=torch.cat((backbone.cls_token, backbone.registers), dim=1).to(dtype),
+            positions=None if backbone.positions is None else backbone.positions.float(),
             norm_weight=backbone.norm.weight.float(),
             norm_bias=backbone.norm.bias.float(),
         )
@@ -101,7 +104,7 @@ class FastEncoder(nn.Module):
     def settle(self) -> None:
         """Get ready on the device where the weights are."""
         self.side = SideStream(self.prefix.device)
-        self.tables: dict[tuple[int, int], tuple[Tensor, Tensor]] = {}
+        self.made: dict[tuple[int, int], tuple[Rope | None, Tensor | None]] = {}
 
     def forward(
         self, cells: Tensor, grid: tuple[int, int], *, k: int, chunks: Tensor | None = None
@@ -109,9 +112,11 @@ class FastEncoder(nn.Module):
         """Encode patches (2B, hw, 3 p p), first dates first; see `Encoder.forward`."""
         config = self.config
         prefix, pairs = config.prefix, len(cells) // 2
+        rope, positions = self.places(grid)
         patches = F.linear(cells, self.patch_weight, self.patch_bias)
+        if positions is not None:
+            patches = patches + positions
         x = torch.cat((self.prefix.expand(2 * pairs, -1, -1), patches), dim=1)
-        rope = self.rope(grid)
         choose = chunks is None and k < self.selector.config.chunks and len(self.policies) > 0
         features, responses, scores = [], [], []
         for index, block in enumerate(self.blocks):
@@ -149,18 +154,27 @@ class FastEncoder(nn.Module):
         tokens = rows.values.view_as(x)[:, self.config.prefix :]
         return tokens.unflatten(1, grid).permute(0, 3, 1, 2)
 
-    def rope(self, grid: tuple[int, int]) -> tuple[Tensor, Tensor]:
-        """Rotary tables of a grid, made once."""
-        if grid not in self.tables:
-            config = self.config
-            self.tables[grid] = rope_tables(
-                *grid,
-                prefix=config.prefix,
-                head_dim=config.dim // config.heads,
-                theta=config.rope_theta,
-                device=self.prefix.device,
-            )
-        return self.tables[grid]
+    def places(self, grid: tuple[int, int]) -> tuple[Rope | None, Tensor | None]:
+        """Rotary tables of a grid or its learned positions, made once."""
+        if grid not in self.made:
+            config, rope, positions = self.config, None, None
+            if self.positions is not None:
+                positions = interpolate_positions(
+                    self.positions,
+                    grid,
+                    offset=config.grid_offset,
+                    antialias=config.registers > 0,
+                ).to(self.dtype)
+            else:
+                rope = rope_tables(
+                    *grid,
+                    prefix=config.prefix,
+                    head_dim=config.dim // config.heads,
+                    theta=config.rope_theta,
+                    device=self.prefix.device,
+                )
+            self.made[grid] = rope, positions
+        return self.made[grid]
 
 
 def _selector(bscs: ChunkSelector) -> ChunkSelector:

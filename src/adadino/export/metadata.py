@@ -18,7 +18,7 @@ from adadino.runtime.exported import FORMAT
 from adadino.scene.options import SceneOptions
 
 CLASSES = ("unchanged", "changed")
-DINOV3 = "code and trained parts Apache-2.0; contains backbone weights under the DINOv3 License"
+CONTAINS = "code and trained parts Apache-2.0; contains backbone weights under the {}"
 
 
 def metadata_of(model: Detector, **facts: Any) -> dict[str, Any]:
@@ -30,6 +30,7 @@ def metadata_of(model: Detector, **facts: Any) -> dict[str, Any]:
     """
     config = model.config
     ours = model.dino is None or config.backbone.name == "tiny"
+    theirs = "Apache License 2.0 (DINOv2)" if config.backbone.grid else "DINOv3 License"
     return {
         "adadino_format": FORMAT,
         "adadino_version": adadino.__version__,
@@ -37,7 +38,7 @@ def metadata_of(model: Detector, **facts: Any) -> dict[str, Any]:
         "fingerprint": fingerprint(model.state_dict()),
         "backbone": None if model.dino is None else config.backbone.name,
         "backbone_weights": None if model.dino is None else config.backbone.fingerprint,
-        "licence": "Apache-2.0" if ours else DINOV3,
+        "licence": "Apache-2.0" if ours else CONTAINS.format(theirs),
         "inputs": "RGB, two dates, float32 from 0 (black) to 1 (white)",
         "value_scale": [0, 1],
         "normalization": {**model.normalize.values, "inside": True},

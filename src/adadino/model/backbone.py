@@ -1,11 +1,14 @@
-"""The frozen DINOv3 vision transformer: patch embedding, axial RoPE, attention, FFN, block.
+"""The frozen vision transformer, DINOv3 or DINOv2: patch embedding, attention, FFN, block.
 
-The E and B^l of Eq. 1. Equal to transformers' `DINOv3ViTModel` block by block (tests/model). It is
-written out here because CGLA sits between the blocks and BSCS inside them.
+The E and B^l of Eq. 1. Equal to transformers' `DINOv3ViTModel`, `Dinov2Model` and
+`Dinov2WithRegistersModel` block by block (tests/model). It is written out here because CGLA sits
+between the blocks and BSCS inside them. The paper's is DINOv3; DINOv2 is the one that anybody may
+have. The two differ in how a token knows its place (`positions.py`) and in settings.
 
 - One fused QKV projection; keys have no bias, so the bias is kept as its query and value parts.
-- RoPE turns patch tokens only; class and register tokens get the angle zero, so that no tensor is
-  taken apart and put together again.
+  DINOv3's keys have none. DINOv2's would add the same to all scores of a query, which softmax takes
+  away again.
+- The class token's learned position is part of the class token.
 - The FFN takes a `Selection` of chunks: gathered into a compact dense FFN, or as weights of all.
 - Folded for inference in `engine/block.py`; tests/engine/test_engine.py holds the two equal.
 - Frozen means frozen: parameters without gradients, and `train()` leaves the backbone in eval mode.
@@ -13,7 +16,6 @@ written out here because CGLA sits between the blocks and BSCS inside them.
 
 from __future__ import annotations
 
-import math
 from typing import NamedTuple, Self
 
 import torch
@@ -21,6 +23,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from adadino.config import BackboneConfig
+from adadino.model.positions import Rope, interpolate_positions, rope_tables, rotate
 
 
 def cut_patches(images: Tensor, side: int) -> Tensor:
@@ -29,51 +32,8 @@ def cut_patches(images: Tensor, side: int) -> Tensor:
     return cells.permute(0, 2, 4, 1, 3, 5).flatten(3).flatten(1, 2)
 
 
-def rope_tables(
-    height: int,
-    width: int,
-    *,
-    prefix: int,
-    head_dim: int,
-    theta: float,
-    device: torch.device | None = None,
-) -> tuple[Tensor, Tensor]:
-    """Cosine and sine of the axial rotation of every token, in float32.
-
-    A patch centre has coordinates in [-1, 1] on each axis, whatever the grid's size, so the same
-    weights serve any resolution. Prefix tokens have no place: they are turned by nothing.
-
-    Args:
-        height: Rows of the patch grid.
-        width: Columns of the patch grid.
-        prefix: Tokens in front of the patches.
-        head_dim: Channels of one attention head.
-        theta: Base of the periods.
-        device: Where the tables live.
-
-    Returns:
-        Two tensors (prefix + height * width, head_dim).
-    """
-    periods = theta ** (torch.arange(head_dim // 4, device=device) * (4 / head_dim))
-    y = (torch.arange(height, device=device) + 0.5) / height * 2 - 1
-    x = (torch.arange(width, device=device) + 0.5) / width * 2 - 1
-    grid = torch.stack(torch.meshgrid(y, x, indexing="ij"), dim=-1).flatten(0, 1)  # (hw, 2)
-    angles = 2 * math.pi * grid[:, :, None] / periods  # (hw, 2, head_dim / 4)
-    angles = F.pad(angles.flatten(1).tile(2), (0, 0, prefix, 0))  # (prefix + hw, head_dim)
-    return angles.cos(), angles.sin()
-
-
-def rotate(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
-    """Turn queries or keys (B, N, heads, head_dim) by their tokens' places."""
-    first, second = x.chunk(2, dim=-1)
-    # x: [first, second]; turned: x cos + [-second, first] sin. The minus is taken on the table of
-    # sines, which is small, not on the tokens.
-    low, high = sin.chunk(2, dim=-1)
-    return x * cos + torch.cat((second, first), dim=-1) * torch.cat((-low, high), dim=-1)
-
-
 class Attention(nn.Module):
-    """Multi-head self-attention with one fused QKV projection and rotary positions."""
+    """Multi-head self-attention with one fused QKV projection."""
 
     def __init__(self, *, dim: int, heads: int, qkv_bias: bool) -> None:
         super().__init__()
@@ -90,17 +50,18 @@ class Attention(nn.Module):
             return None
         return torch.cat((self.q_bias, torch.zeros_like(self.q_bias), self.v_bias))
 
-    def forward(self, x: Tensor, rope: tuple[Tensor, Tensor]) -> Tensor:
-        """Attend over all tokens (B, N, D)."""
+    def forward(self, x: Tensor, rope: Rope | None) -> Tensor:
+        """Attend over all tokens (B, N, D), queries and keys turned by their places if given."""
         B, N, D = x.shape
         qkv = F.linear(x, self.qkv.weight, self.qkv_bias)
         # (B, N, 3 D) -> 3 x (B, N, heads, D / heads). Tokens stay outermost in memory, the order in
         # which attention kernels write their result, so that no tensor is copied to be turned over.
         q, k, v = qkv.view(B, N, 3, self.heads, D // self.heads).unbind(2)
-        # Not x's type: under autocast a LayerNorm hands on float32, and so would the rotation.
-        cos, sin = (table[:, None].to(qkv.dtype) for table in rope)
-        q, k = rotate(q, cos, sin).transpose(1, 2), rotate(k, cos, sin).transpose(1, 2)
-        x = F.scaled_dot_product_attention(q, k, v.transpose(1, 2))
+        if rope is not None:
+            # Not x's type: under autocast a LayerNorm hands on float32, and so would the rotation.
+            cos, sin = (table[:, None].to(qkv.dtype) for table in rope)
+            q, k = rotate(q, cos, sin), rotate(k, cos, sin)
+        x = F.scaled_dot_product_attention(*(t.transpose(1, 2) for t in (q, k, v)))
         return self.proj(x.transpose(1, 2).reshape(B, N, D))
 
 
@@ -172,7 +133,7 @@ class Block(nn.Module):
     def forward(
         self,
         x: Tensor,
-        rope: tuple[Tensor, Tensor],
+        rope: Rope | None,
         chosen: Selection | None = None,
     ) -> Tensor:
         """Encode tokens (B, N, D) with the whole FFN or the chosen chunks of it."""
@@ -189,6 +150,8 @@ class Backbone(nn.Module):
         self.patch_embed = nn.Conv2d(3, config.dim, config.patch, stride=config.patch)
         self.cls_token = nn.Parameter(torch.zeros(1, 1, config.dim))
         self.registers = nn.Parameter(torch.zeros(1, config.registers, config.dim))
+        learned = torch.zeros(1, config.grid**2, config.dim) if config.grid else None
+        self.positions = None if learned is None else nn.Parameter(learned)
         self.blocks = nn.ModuleList(Block(config) for _ in range(config.depth))
         self.norm = nn.LayerNorm(config.dim, eps=config.norm_eps)
         self.reset_parameters()
@@ -196,7 +159,7 @@ class Backbone(nn.Module):
         self.train(config.trainable)
 
     def reset_parameters(self) -> None:
-        """Draw the initial weights as DINOv3 does: truncated normal, std 0.02."""
+        """Draw the initial weights as DINO does: truncated normal, std 0.02."""
         for module in self.modules():
             if isinstance(module, nn.Linear | nn.Conv2d):
                 nn.init.trunc_normal_(module.weight, std=0.02)
@@ -205,6 +168,8 @@ class Backbone(nn.Module):
         nn.init.trunc_normal_(self.cls_token, std=0.02)
         if self.config.registers:
             nn.init.trunc_normal_(self.registers, std=0.02)
+        if self.positions is not None:
+            nn.init.trunc_normal_(self.positions, std=0.02)
 
     def train(self, mode: bool = True) -> Self:
         """Enter training mode only when the backbone is trainable at all."""
@@ -215,6 +180,8 @@ class Backbone(nn.Module):
         # As the matrix product it is: cuDNN runs this convolution outside the tensor cores in bf16.
         cells = cut_patches(image, self.config.patch)
         patches = F.linear(cells, self.patch_embed.weight.flatten(1), self.patch_embed.bias)
+        if (positions := self.learned_positions(*self.grid(image))) is not None:
+            patches = patches + positions.to(patches.dtype)
         prefix = torch.cat((self.cls_token, self.registers), dim=1)
         return torch.cat((prefix.expand(image.shape[0], -1, -1), patches), dim=1)
 
@@ -228,9 +195,23 @@ class Backbone(nn.Module):
         patches = self.norm(x[:, self.config.prefix :])
         return patches.transpose(1, 2).unflatten(2, grid)
 
-    def rope(self, height: int, width: int) -> tuple[Tensor, Tensor]:
-        """Rotary tables for a grid of patches, on the backbone's device."""
+    def learned_positions(self, height: int, width: int) -> Tensor | None:
+        """What is added to the patches of a grid (1, hw, D), float32; None if they are rotary."""
+        if self.positions is None:
+            return None
         config = self.config
+        return interpolate_positions(
+            self.positions,
+            (height, width),
+            offset=config.grid_offset,
+            antialias=config.registers > 0,
+        )
+
+    def rope(self, height: int, width: int) -> Rope | None:
+        """Rotary tables for a grid of patches; None if positions are learned."""
+        config = self.config
+        if config.grid:
+            return None
         return rope_tables(
             height,
             width,
@@ -243,7 +224,7 @@ class Backbone(nn.Module):
     def forward(self, image: Tensor) -> list[Tensor]:
         """Encode single images the plain way: the output of every block, the last one normalised.
 
-        The pair-aware path is `encoder.py`; this one is what DINOv3 itself computes.
+        The pair-aware path is `encoder.py`; this one is what DINO itself computes.
         """
         x = self.embed(image)
         rope = self.rope(*self.grid(image))

@@ -1,10 +1,16 @@
-"""Read DINOv3 weights: Meta's `.pth`, Hugging Face's folder or hub id, timm's safetensors, our own.
+"""Read a backbone's weights: Meta's `.pth`, Hugging Face's, timm's, an ONNX graph's, our own.
+
+DINOv3 and DINOv2 alike; `tensor_files.py` opens the files and `layouts.py` has the names.
 
 What is read must be exactly what the backbone needs: a missing, misshapen, unknown or non-finite
 tensor is an error that names it, and nothing is half-loaded. No file runs code.
 
 The normalisation belongs to the weights and travels with them: SAT-493M and LVD-1689M weights want
-different ones, and the wrong one silently costs accuracy.
+different ones, and the wrong one silently costs accuracy. DINOv2's is always ImageNet's.
+
+A patch embedding of another size than the configuration's is resized where positions are learned,
+as FlexiViT does (Beyer et al. 2023): DINOv2's 14 pixels become 16, and an image of 512 pixels gives
+32 x 32 tokens, as with DINOv3.
 """
 
 from __future__ import annotations
@@ -12,21 +18,19 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import math
-import os
 import warnings
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
-from adadino.bundled import bundled
 from adadino.config import LVD_MEAN, LVD_STD, PRESETS, SAT_MEAN, SAT_STD, BackboneConfig
 from adadino.errors import NormalizationWarning, WeightsError
-from adadino.files import read_json
-from adadino.hub import fetch, is_hub_id
 from adadino.model.backbone import Backbone
 from adadino.model.layouts import find_layout, translate
+from adadino.model.tensor_files import read_source
 
 
 class BackboneWeights(NamedTuple):
@@ -50,7 +54,7 @@ def read_backbone(source: str | Path, config: BackboneConfig | None = None) -> B
     Raises:
         WeightsError: The weights cannot be found, read or used; the message says which and why.
     """
-    raw, described = _own(*_read(source))
+    raw, described = _own(*read_source(source))
     layout = find_layout(raw, source)
     tensors = translate(raw, layout, source)
     if config is None:
@@ -72,15 +76,36 @@ def read_backbone(source: str | Path, config: BackboneConfig | None = None) -> B
         for i in range(config.depth):
             for name in ("q_bias", "v_bias"):
                 tensors[f"blocks.{i}.attn.{name}"] = torch.zeros(config.dim)
+    patches = tensors.get("patch_embed.weight")
+    if config.grid and patches is not None and patches.ndim == 4:
+        tensors["patch_embed.weight"] = resize_patches(patches, config.patch)
     check_backbone(tensors, config, source)
     mean, std = _normalisation(source, described, config)
-    return BackboneWeights(
-        tensors,
-        layout,
-        dataclasses.replace(
-            config, mean=mean, std=std, weights=str(source), fingerprint=fingerprint(tensors)
-        ),
+    config = dataclasses.replace(
+        config,
+        mean=mean,
+        std=std,
+        weights=str(source),
+        fingerprint=fingerprint(tensors),
+        grid_offset=described.get("grid_offset", config.grid_offset),
     )
+    return BackboneWeights(tensors, layout, config)
+
+
+def resize_patches(weight: Tensor, side: int) -> Tensor:
+    """Resize a patch embedding (D, 3, p, p) so that resized patches give the same tokens.
+
+    With B the matrix that enlarges a patch bilinearly, <B x, w'> = <x, w> for every patch x is
+    solved by the pseudo-inverse, w' = (B^T)^+ w.
+    """
+    old = weight.shape[-1]
+    if side == old:
+        return weight
+    unit = torch.eye(old * old, dtype=torch.float64).view(-1, 1, old, old)
+    enlarge = F.interpolate(unit, (side, side), mode="bilinear").flatten(1)  # B^T: (old^2, side^2)
+    inverse = torch.linalg.pinv(enlarge)  # (side^2, old^2)
+    resized = weight.double().flatten(2) @ inverse.t()
+    return resized.unflatten(2, (side, side)).to(weight.dtype)
 
 
 def _own(
@@ -116,83 +141,9 @@ def fingerprint(tensors: dict[str, Tensor]) -> str:
     return f"sha256:{digest.hexdigest()[:16]}"
 
 
-def read_tensors(path: Path) -> dict[str, Tensor]:
-    """Read the tensors of a safetensors file or a pickled state dict without running its code."""
-    try:
-        if path.suffix == ".safetensors":
-            from safetensors.torch import load_file
-
-            return load_file(path)
-        data: Any = torch.load(path, map_location="cpu", weights_only=True)
-    except FileNotFoundError as error:
-        raise WeightsError(f"there is no weights file {path}; check the path.") from error
-    except Exception as error:  # torch, pickle, zip and safetensors each raise their own
-        reason = str(error).splitlines()[0][:160] if str(error) else type(error).__name__
-        raise WeightsError(
-            f"cannot read weights from {path}: {reason}. The file is truncated, is not a "
-            "checkpoint, or holds Python objects, which are never loaded; download it again."
-        ) from error
-    for wrapper in ("model", "state_dict", "teacher"):
-        if isinstance(data, dict) and isinstance(data.get(wrapper), dict):
-            data = data[wrapper]
-    if not isinstance(data, dict) or not all(
-        isinstance(name, str) and _is_plain(value) for name, value in data.items()
-    ):
-        raise WeightsError(
-            f"{path} holds no state dict of plain tensors; give the backbone as Meta, Hugging "
-            "Face or timm publish it."
-        )
-    return data
-
-
-def _read(source: str | Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
-    """The tensors under the names of their file, and the JSON beside them."""
-    path = Path(source)
-    if not os.path.exists(path) and (ours := bundled(str(source))):  # noqa: PTH110
-        path = ours
-    if not os.path.exists(path):  # noqa: PTH110, pathlib raises for names that are too long
-        if not is_hub_id(source):
-            raise WeightsError(
-                f"there is no weights file or folder {source}; check the path, or give a hub id, "
-                "OWNER/NAME."
-            )
-        path = fetch(str(source))
-    folder = path if path.is_dir() else path.parent
-    described: dict[str, Any] = {}
-    for name in ("config.json", "preprocessor_config.json"):
-        if (path.is_dir() or path.suffix == ".safetensors") and (folder / name).is_file():
-            described |= read_json(folder / name)
-    if path.is_file():
-        return read_tensors(path), described
-    index = path / "model.safetensors.index.json"
-    if index.is_file():
-        shards = read_json(index).get("weight_map")
-        names = [str(name) for name in shards.values()] if isinstance(shards, dict) else []
-        names = sorted(set(names))
-        if not names or any(Path(name).name != name for name in names):
-            raise WeightsError(
-                f"{index} names no weight files of its own folder; download the folder again."
-            )
-    else:
-        names = ["model.safetensors"]
-    tensors: dict[str, Tensor] = {}
-    for name in names:
-        tensors |= read_tensors(path / name)
-    return tensors, described
-
-
-def _is_plain(value: Any) -> bool:
-    return (
-        isinstance(value, Tensor)
-        and value.layout is torch.strided
-        and value.device.type == "cpu"
-        and not value.is_quantized
-    )
-
-
 def _recognise(tensors: dict[str, Tensor], source: str | Path) -> BackboneConfig:
     """The preset with these shapes; the number of heads cannot be read off the tensors."""
-    known = _preset_of_shape(_shape(tensors))
+    known = _fitting_preset(tensors)
     if known is None:
         raise WeightsError(
             f"{source} has width, depth, FFN width and gating {_shape(tensors)}, which is no "
@@ -201,9 +152,13 @@ def _recognise(tensors: dict[str, Tensor], source: str | Path) -> BackboneConfig
     return known
 
 
-def _preset_of_shape(shape: tuple[int, int, int, bool]) -> BackboneConfig | None:
+def _fitting_preset(tensors: dict[str, Tensor]) -> BackboneConfig | None:
+    positions, registers = (tensors.get(name) for name in ("positions", "registers"))
     for known in (config.backbone for config in PRESETS.values()):
-        if (known.dim, known.depth, known.ffn, known.gated) == shape:
+        same = (known.dim, known.depth, known.ffn, known.gated) == _shape(tensors)
+        if positions is not None and registers is not None:
+            same = same and known.registers == registers.shape[1]
+        if same and (known.grid > 0) == (positions is not None):
             return known
     return None
 
@@ -231,7 +186,7 @@ def check_backbone(tensors: dict[str, Tensor], config: BackboneConfig, source: s
             what = f"{extra[0]} has no place"
         count = len(missing) + len(extra) + len(wrong) - 1
         more = f" (and {count} more tensors differ)" if count else ""
-        fits = _preset_of_shape(_shape(tensors))
+        fits = _fitting_preset(tensors)
         way = "download them again"
         if fits is not None and fits.name != config.name:
             way = f"they look like {fits.name}: choose that preset"
@@ -266,7 +221,7 @@ def _normalisation(
     name = "/".join(Path(source).parts[-2:]).lower()
     if "sat493m" in name:
         return SAT_MEAN, SAT_STD
-    if "lvd1689m" in name:
+    if "lvd1689m" in name or config.grid:
         return LVD_MEAN, LVD_STD
     warnings.warn(
         f"{source} does not say how its images were normalised (neither sat493m nor lvd1689m in "

@@ -21,7 +21,7 @@ from adadino.model.pyramid import Pyramid
 from adadino.model.refiner import Refiner
 from adadino.peers.base import Peer
 
-Rope = tuple[Tensor, Tensor]
+Rope = tuple[Tensor, Tensor] | None
 
 
 def baseline(config: Config | None) -> Config:

@@ -21,7 +21,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from adadino.model.backbone import Attention, Block, rotate
+from adadino.model.backbone import Attention, Block
+from adadino.model.positions import rotate
 from adadino.peers.frozen import FrozenPeer, Rope
 
 
@@ -105,7 +106,7 @@ def attend(attention: Attention, x: Tensor, rope: Rope, weight: Tensor) -> tuple
     Args:
         attention: The block's attention, whose weights are used.
         x: Tokens (B, N, D).
-        rope: Cosine and sine of each token's place, (B, N, head_dim).
+        rope: Cosine and sine of each token's place, (B, N, head_dim); None if it is learned.
         weight: Patches in each token (B, N, 1).
 
     Returns:
@@ -113,15 +114,16 @@ def attend(attention: Attention, x: Tensor, rope: Rope, weight: Tensor) -> tuple
     """
     qkv = F.linear(x, attention.qkv.weight, attention.qkv_bias)
     q, k, v = qkv.unflatten(-1, (3, attention.heads, -1)).unbind(2)  # 3 x (B, N, heads, C)
-    cos, sin = (table[:, :, None].to(qkv.dtype) for table in rope)
+    mean_key = k.mean(2)
+    if rope is not None:
+        cos, sin = (table[:, :, None].to(qkv.dtype) for table in rope)
+        q, k = rotate(q, cos, sin), rotate(k, cos, sin)
     read = F.scaled_dot_product_attention(
-        rotate(q, cos, sin).transpose(1, 2),
-        rotate(k, cos, sin).transpose(1, 2),
-        v.transpose(1, 2),
+        *(t.transpose(1, 2) for t in (q, k, v)),
         # log m added to a key's scores is m copies of the key.
         attn_mask=weight.log().transpose(1, 2)[:, None].to(qkv.dtype),  # (B, 1, 1, N)
     )
-    return attention.proj(read.transpose(1, 2).flatten(2)), k.mean(2)
+    return attention.proj(read.transpose(1, 2).flatten(2)), mean_key
 
 
 class ToMe(FrozenPeer):
@@ -152,7 +154,7 @@ class ToMe(FrozenPeer):
         """One block: attend, merge r pairs, FFN."""
         block = self.backbone.blocks[index]
         assert isinstance(block, Block)
-        rope = tables[0][tokens.place], tables[1][tokens.place]
+        rope = None if tables is None else (tables[0][tokens.place], tables[1][tokens.place])
         read, keys = attend(block.attn, block.norm1(tokens.x), rope, tokens.weight)
         tokens = tokens._replace(x=tokens.x + read * block.ls1)
         if r:

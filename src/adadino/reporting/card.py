@@ -30,6 +30,7 @@ FIGURES = {
 }
 """The metrics of `adadino evaluate`, as cards name them."""
 
+KEPT_LICENCE = "DINOv3 weights keep their own licence."
 LIMITS = """It finds the kinds of change it was shown, at the resolution it was shown. Other \
 sensors, seasons
 and places need their own check before anyone acts on a map."""
@@ -91,9 +92,9 @@ def _parts(model: Detector, original: PeerSpec | None) -> list[str]:
         lines.append(f"{original.description} After {original.citation}.")
     if model.dino is not None:
         weights = backbone.weights or ("trained with the model" if backbone.trainable else "random")
+        theirs = "DINOv2's are Meta's, Apache-2.0." if backbone.grid else KEPT_LICENCE
         lines.append(
-            f"Backbone: {backbone.name}, weights: {weights} (`{backbone.fingerprint}`). "
-            "DINOv3 weights keep their own licence."
+            f"Backbone: {backbone.name}, weights: {weights} (`{backbone.fingerprint}`). {theirs}"
         )
     if model.ancestors:
         parents = ", then ".join(f"{one['model']} (`{one['digest']}`)" for one in model.ancestors)

@@ -3,7 +3,8 @@
 
 The patches of a grid often fill whole tiles, and five more tokens would cost another tile of 64 or
 128. Here the prefix has a narrow tile of its own at the start, and the loop behind it needs no
-mask. Keys, which many programs read, are turned in memory beforehand (`rope_`).
+mask. Keys, which many programs read, are turned in memory beforehand (`rope_`). Where positions are
+learned (DINOv2), nothing is turned.
 """
 
 from __future__ import annotations
@@ -12,6 +13,8 @@ import torch
 import triton
 import triton.language as tl
 from torch import Tensor
+
+from adadino.model.positions import Rope
 
 QUERIES, KEYS = 64, 64
 """The tile of scores."""
@@ -81,6 +84,7 @@ def _attention(
     DIM: tl.constexpr,
     QUERIES: tl.constexpr,
     KEYS: tl.constexpr,
+    TURN: tl.constexpr,
 ):
     image, head = tl.program_id(1) // HEADS, tl.program_id(1) % HEADS
     D: tl.constexpr = HEADS * DIM
@@ -89,14 +93,16 @@ def _attention(
     channel = tl.arange(0, DIM)[None]
     row = (tl.program_id(0) * QUERIES + tl.arange(0, QUERIES))[:, None]
     there = row < TOKENS
-    # A query beside itself with its halves exchanged: what the rotation mixes in.
-    partner = (channel + HALF) % DIM
-    q = tl.load(base + row * 3 * D + channel, mask=there, other=0.0).to(tl.float32)
-    mixed = tl.load(base + row * 3 * D + partner, mask=there, other=0.0).to(tl.float32)
-    table = row * DIM + channel % HALF
-    c = tl.load(cos + table, mask=there, other=0.0)
-    s = tl.load(sin + table, mask=there, other=0.0)
-    q = (q * c + tl.where(channel < HALF, -mixed, mixed) * s).to(qkv.dtype.element_ty)
+    q = tl.load(base + row * 3 * D + channel, mask=there, other=0.0)
+    if TURN:
+        # A query beside itself with its halves exchanged: what the rotation mixes in.
+        partner = (channel + HALF) % DIM
+        mixed = tl.load(base + row * 3 * D + partner, mask=there, other=0.0).to(tl.float32)
+        table = row * DIM + channel % HALF
+        c = tl.load(cos + table, mask=there, other=0.0)
+        s = tl.load(sin + table, mask=there, other=0.0)
+        mixed = tl.where(channel < HALF, -mixed, mixed)
+        q = (q.to(tl.float32) * c + mixed * s).to(qkv.dtype.element_ty)
 
     top = tl.full([QUERIES], -1e30, tl.float32)
     total = tl.zeros([QUERIES], tl.float32)
@@ -134,9 +140,11 @@ def _attention(
     tl.store(at, (y / total[:, None]).to(out.dtype.element_ty), mask=there)
 
 
-def attention(qkv: Tensor, cos: Tensor, sin: Tensor, *, heads: int, prefix: int) -> Tensor:
+def attention(qkv: Tensor, rope: Rope | None, *, heads: int, prefix: int) -> Tensor:
     """See `ops.block.attention`."""
-    qkv = rope_(qkv, cos, sin, heads=heads, queries=False)
+    cos, sin = (qkv, qkv) if rope is None else rope  # what is not turned reads no table
+    if rope is not None:
+        qkv = rope_(qkv, cos, sin, heads=heads, queries=False)
     B, N, D = qkv.shape[0], qkv.shape[1], qkv.shape[2] // 3
     dim = D // heads
     out = torch.empty(B, N, D, device=qkv.device, dtype=qkv.dtype)
@@ -153,6 +161,7 @@ def attention(qkv: Tensor, cos: Tensor, sin: Tensor, *, heads: int, prefix: int)
         DIM=dim,
         QUERIES=QUERIES,
         KEYS=KEYS,
+        TURN=rope is not None,
         num_warps=WARPS,
         num_stages=STAGES,
     )

@@ -7,6 +7,7 @@ its product into x in place (`addmm_`, which has no room for a bias as well).
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from typing import NamedTuple
 
 import torch
@@ -16,9 +17,9 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from adadino.engine.ops import kernel_in, on_gpu
 from adadino.engine.rows import Kind, Rows, quantize, take
-from adadino.model.backbone import rotate
 from adadino.model.bscs import pool_pair, top_chunks
 from adadino.model.pair import split_dates
+from adadino.model.positions import Rope, rotate
 
 LONGEST_SEQUENCE = 2048
 """Up to so many tokens our kernel replaces cuDNN's and a rotation of the queries in memory. It wins
@@ -77,13 +78,12 @@ def rope_(qkv: Tensor, cos: Tensor, sin: Tensor, *, heads: int, queries: bool = 
     return qkv
 
 
-def attention(qkv: Tensor, cos: Tensor, sin: Tensor, *, heads: int, prefix: int) -> Tensor:
+def attention(qkv: Tensor, rope: Rope | None, *, heads: int, prefix: int) -> Tensor:
     """Attend over all tokens.
 
     Args:
         qkv: Queries, keys and values (B, N, 3D), not rotated yet; overwritten.
-        cos: (N, head_dim), float32.
-        sin: (N, head_dim), float32.
+        rope: Cosine and sine (N, head_dim), float32; None where positions are learned.
         heads: Number of heads.
         prefix: Tokens in front of the patches: what keeps N from being a multiple of a tile.
 
@@ -94,12 +94,11 @@ def attention(qkv: Tensor, cos: Tensor, sin: Tensor, *, heads: int, prefix: int)
     if N <= LONGEST_SEQUENCE and on_gpu(qkv) and fits(qkv.dtype, D // heads):
         from adadino.engine.kernels.attention import attention as kernel
 
-        return kernel(qkv, cos, sin, heads=heads, prefix=prefix)
-    q, k, v = rope_(qkv, cos, sin, heads=heads).view(B, N, 3, heads, -1).permute(2, 0, 3, 1, 4)
-    if qkv.is_cuda:
-        with sdpa_kernel(BACKENDS, set_priority=True):
-            y = F.scaled_dot_product_attention(q, k, v)
-    else:
+        return kernel(qkv, rope, heads=heads, prefix=prefix)
+    if rope is not None:
+        qkv = rope_(qkv, *rope, heads=heads)
+    q, k, v = qkv.view(B, N, 3, heads, -1).permute(2, 0, 3, 1, 4)
+    with sdpa_kernel(BACKENDS, set_priority=True) if qkv.is_cuda else nullcontext():
         y = F.scaled_dot_product_attention(q, k, v)
     return y.transpose(1, 2).reshape(B, N, D)
 
