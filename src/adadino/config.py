@@ -346,18 +346,18 @@ _VIT = {
 }
 
 _DINOV2 = {
-    "dinov2-vits14": {"dim": 384, "depth": 12, "heads": 6, "ffn": 1536},
-    "dinov2-vitb14": {"dim": 768, "depth": 12, "heads": 12, "ffn": 3072},
-    "dinov2-vitl14": {"dim": 1024, "depth": 24, "heads": 16, "ffn": 4096},
-    "dinov2-vitg14": {"dim": 1536, "depth": 40, "heads": 24, "ffn": 4096, "gated": True},
+    "dinov2-vits14": BackboneConfig(dim=384, depth=12, heads=6, ffn=1536),
+    "dinov2-vitb14": BackboneConfig(dim=768, depth=12, heads=12, ffn=3072),
+    "dinov2-vitl14": BackboneConfig(dim=1024, depth=24, heads=16, ffn=4096),
+    "dinov2-vitg14": BackboneConfig(dim=1536, depth=40, heads=24, ffn=4096, gated=True),
 }
 
 
 def _dinov2(name: str, registers: int) -> BackboneConfig:
     """A backbone of DINOv2 as Meta released it; `patch=16` resizes its patch embedding."""
-    return BackboneConfig(
-        f"{name}-reg4" if registers else name,
-        **_DINOV2[name],
+    return dataclasses.replace(
+        _DINOV2[name],
+        name=f"{name}-reg4" if registers else name,
         patch=14,
         registers=registers,
         norm_eps=1e-6,

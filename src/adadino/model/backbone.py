@@ -61,7 +61,8 @@ class Attention(nn.Module):
             # Not x's type: under autocast a LayerNorm hands on float32, and so would the rotation.
             cos, sin = (table[:, None].to(qkv.dtype) for table in rope)
             q, k = rotate(q, cos, sin), rotate(k, cos, sin)
-        x = F.scaled_dot_product_attention(*(t.transpose(1, 2) for t in (q, k, v)))
+        q, k, v = (t.transpose(1, 2) for t in (q, k, v))
+        x = F.scaled_dot_product_attention(q, k, v)
         return self.proj(x.transpose(1, 2).reshape(B, N, D))
 
 

@@ -119,7 +119,9 @@ def attend(attention: Attention, x: Tensor, rope: Rope, weight: Tensor) -> tuple
         cos, sin = (table[:, :, None].to(qkv.dtype) for table in rope)
         q, k = rotate(q, cos, sin), rotate(k, cos, sin)
     read = F.scaled_dot_product_attention(
-        *(t.transpose(1, 2) for t in (q, k, v)),
+        q.transpose(1, 2),
+        k.transpose(1, 2),
+        v.transpose(1, 2),
         # log m added to a key's scores is m copies of the key.
         attn_mask=weight.log().transpose(1, 2)[:, None].to(qkv.dtype),  # (B, 1, 1, N)
     )
