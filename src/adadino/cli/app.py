@@ -45,6 +45,7 @@ VERBS = (
     "predict",
     "predict-area",
     "judge",
+    "assess",
     "info",
     "synthesize",
     "prepare",
