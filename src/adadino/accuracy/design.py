@@ -107,8 +107,8 @@ def plan(
     """
     names = _names(buffer)
     counted = np.zeros(len(names), dtype=np.int64)
-    for _, strata in _bands(mask, buffer):
-        counted += np.bincount(strata[strata >= 0], minlength=len(names))
+    for _, band in _bands(mask, buffer):
+        counted += np.bincount(band[band >= 0], minlength=len(names))
     for name, pixels in zip(names, counted, strict=True):
         if not pixels:
             raise InputError(
@@ -179,5 +179,5 @@ def _bands(mask: Any, buffer: int) -> Iterator[tuple[int, NDArray[np.int8]]]:
 def _near(change: NDArray[np.bool_], distance: int) -> NDArray[np.bool_]:
     from skimage.morphology import isotropic_dilation
 
-    near: NDArray[np.bool_] = isotropic_dilation(change, distance)
+    near: NDArray[np.bool_] = isotropic_dilation(change, distance)  # type: ignore[no-untyped-call]
     return near
