@@ -23,7 +23,7 @@ from rasterio.transform import from_origin
 
 from adadino.data.synthetic import World, make_pair
 from adadino.geo.grid import Grid
-from adadino.geo.polygons.seams import join_parts, load_part, save_part, trace_part
+from adadino.geo.polygons.seams import load_part, merge_parts, save_part, trace_part
 from adadino.geo.polygons.vector import measured
 from adadino.geo.tile.tiles import TilePlan
 
@@ -113,7 +113,7 @@ def join(across: int) -> dict[str, float]:
             part = trace_part(mask, probability, row * 512, col * 512)
             paths[-1].write_bytes(save_part(part))
         start = time.perf_counter()
-        frame = measured(join_parts(map(load_part, paths), width=side), grid)
+        frame = measured(merge_parts(map(load_part, paths)).pieces, grid)
         return {
             "polygons": len(frame),
             "seconds": time.perf_counter() - start,

@@ -374,6 +374,7 @@ class Records(Target):
     def take(self, data: bytes) -> None:
         """Look at what is finished."""
         from adadino.area.ledger import Ledger
+        from adadino.area.store import Folder
         from adadino.area.units import Dates, Unit
 
         out = self.folder / "area"
@@ -386,9 +387,9 @@ class Records(Target):
         (out / "area.json").write_bytes(facts)
         (out / "pairs" / "town" / "survey.json").write_bytes(survey)
         (done / f"{unit.name}.json").write_bytes(record)
-        ledger = Ledger(out)
+        ledger = Ledger(Folder(out))
         ledger.begin({"model": "m", "unit": 512}, overwrite=False)
-        ledger.record(unit, verify=True)
+        list(ledger.records(dates, [unit], verify=True))
         ledger.forget_changed(dates)
 
 

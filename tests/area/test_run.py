@@ -164,7 +164,10 @@ def test_a_unit_that_kills_its_workers_is_given_up(dates, model, tmp_path):
     done = tmp_path / "pairs" / "town" / "done"
     (done / "0000000-0000000.json").unlink()
     job, unit = _job_and_unit(dates, model, tmp_path)
-    (done / ".0000000-0000000.tries").write_bytes(b"." * ATTEMPTS)
+    tries = tmp_path / "pairs" / "town" / "tries" / "0000000-0000000"
+    tries.mkdir(parents=True)
+    for number in range(ATTEMPTS):
+        (tries / str(number)).touch()
     worker = Worker(job)
     assert (
         worker(unit)["problem"]

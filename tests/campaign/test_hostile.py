@@ -19,6 +19,7 @@ from typer.testing import CliRunner
 
 from adadino.area.ledger import Ledger
 from adadino.area.pairs import read_pairs
+from adadino.area.store import Folder
 from adadino.area.units import Dates, Unit
 from adadino.checkpoint import load, save
 from adadino.cli.app import app
@@ -229,7 +230,9 @@ def test_a_record_that_is_none_counts_as_not_finished(tmp_path, record):
     done = tmp_path / "pairs" / "town" / "done"
     done.mkdir(parents=True)
     (done / f"{unit.name}.json").write_text(json.dumps(record))
-    assert Ledger(tmp_path).record(unit) is None
+    ledger = Ledger(Folder(tmp_path))
+    assert ledger.record(unit) is None
+    assert list(ledger.records(unit.dates, [unit], verify=False)) == [(unit, None)]
 
 
 def test_a_zip_whose_names_are_not_what_they_say_is_refused(tmp_path):

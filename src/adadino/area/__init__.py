@@ -1,8 +1,10 @@
 """Whole regions: many pairs, or mosaics of any size, cut into units that many workers predict.
 
 `run` tells the story. `pairs` reads what is to be compared; `units` cuts it; `ledger` knows what
-is finished; `worker` predicts a unit with what `scene` is made of; `pool` runs workers, in this
-process or on Ray; `merge` ties the outputs together; `cost` says beforehand what it will take.
+is finished, and `store` where its files lie: a folder or a bucket. `worker` predicts a unit with
+what `scene` is made of; `pool` runs workers, in this process or on Ray. `join` joins polygons in
+pieces and `polygons` makes files of them; `merge` ties the rasters together; `cost` says beforehand
+what it will take.
 
 What flows: pairs of files, units, a record for each finished unit, one result. Names are imported
 when first used, so that the command line starts without rasterio.

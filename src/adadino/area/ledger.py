@@ -1,9 +1,10 @@
-"""What is finished, on disk, so that a run goes on wherever it was stopped.
+"""What is finished, so that a run goes on wherever it was stopped.
 
     OUT/area.json                       what every unit depends on: model, settings, version
     OUT/pairs/NAME/survey.json          what is settled once for a pair: stretch, shift, chunks
     OUT/pairs/NAME/mask/UNIT.tif        and probability/UNIT.tif, polygons/UNIT.npz
     OUT/pairs/NAME/done/UNIT.json       written last: these files are whole, with their checksums
+    OUT/pairs/NAME/tries/UNIT/          one empty file for each worker that began the unit
 
 Workers on many machines write here at once and without locks: every file appears whole, under its
 final name, and whoever computes it computes the same bytes. A survey, whose numbers may differ in
@@ -14,13 +15,13 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 import secrets
-import shutil
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
+from adadino.area.store import Folder, Store, is_remote, object_facts
 from adadino.area.units import Dates, Unit
 from adadino.errors import WriteError
 from adadino.files import write_atomic
@@ -29,152 +30,175 @@ from adadino.scene.journal import file_facts
 Record = dict[str, Any]
 """A unit's results as JSON holds them."""
 
+Done = Mapping[Dates, Mapping[Unit, Record]]
+"""The finished units of each pair, from top to bottom."""
+
 ENDINGS = {"mask": ".tif", "probability": ".tif", "polygons": ".npz"}
 """How the names of a unit's files end, by what they hold."""
+READERS = 16
+"""Threads that read records: most of the time they wait for a server."""
 
 
 class Ledger:
-    """The folder of a region."""
+    """The folder or the bucket of a region."""
 
-    def __init__(self, out: Path) -> None:
-        self.out = out
+    def __init__(self, store: Store) -> None:
+        self.store = store
 
     def begin(self, facts: Mapping[str, object], *, overwrite: bool) -> None:
         """Begin a job in the folder, or continue the same job.
 
         Raises:
-            WriteError: The folder holds another job.
+            WriteError: The folder holds another job, or one of another version.
         """
-        path, wanted = self.out / "area.json", json.loads(json.dumps(facts))
-        begun = _read(path)
+        store, wanted, where = self.store, json.loads(json.dumps(facts)), self.where
+        begun = _object(store.read("area.json"))
         if overwrite and begun is not None:
             # The facts last: until then, wherever this is stopped, the folder is known as ours.
-            shutil.rmtree(self.out / "pairs", ignore_errors=True)
-            path.unlink()
+            store.remove("pairs")
+            store.remove("area.json")
             begun = None
         if begun is None:
-            if (self.out / "pairs").exists():
+            if store.holds("pairs"):
                 raise WriteError(
-                    f"{self.out} holds results, but its area.json is missing or damaged; give "
-                    f"another --out, or remove {self.out / 'pairs'} yourself."
+                    f"{where} holds results, but its area.json is missing or damaged; give "
+                    f"another --out, or remove {where}/pairs yourself."
                 )
-            write_atomic(path, json.dumps(wanted, indent=1) + "\n")
-            return
+            store.create("area.json", (json.dumps(wanted, indent=1) + "\n").encode())
+            begun = _object(store.read("area.json")) or {}
         for name, value in wanted.items():
             if begun.get(name) != value:
                 raise WriteError(
-                    f"{self.out} was begun with another {name} ({begun.get(name)}, now {value}); "
+                    f"{where} was begun with another {name} ({begun.get(name)}, now {value}); "
                     "give the same, another --out, or start again with --overwrite."
                 )
 
-    def folder(self, dates: Dates) -> Path:
-        """Where a pair's results are."""
-        return self.out / "pairs" / dates.name
+    @property
+    def where(self) -> str:
+        """What the user calls the place of the region."""
+        return self.store.where
 
-    def file(self, unit: Unit, kind: str) -> Path:
-        """A unit's output: `mask`, `probability` or `polygons`."""
-        return self.folder(unit.dates) / kind / f"{unit.name}{ENDINGS[kind]}"
+    @staticmethod
+    def file(unit: Unit, kind: str) -> str:
+        """The name of a unit's output: `mask`, `probability` or `polygons`."""
+        return f"pairs/{unit.dates.name}/{kind}/{unit.name}{ENDINGS[kind]}"
 
     def survey(self, dates: Dates) -> Record | None:
         """The survey of a pair, if there is one."""
-        return _read(self.folder(dates) / "survey.json")
+        return _object(self.store.read(_survey(dates)))
 
     def publish_survey(self, dates: Dates, survey: Record) -> Record:
         """Publish a survey for all workers; returns the one that was published first."""
-        path = self.folder(dates) / "survey.json"
-        mine = path.with_name(f".survey.{secrets.token_hex(4)}.json")
-        write_atomic(mine, json.dumps(survey, indent=1) + "\n")
-        try:
-            os.link(mine, path)  # unlike renaming, it does not replace what is there
-        except FileExistsError:
-            pass
-        except OSError:  # a file system without links, where the last one wins
-            write_atomic(path, mine.read_bytes())
-        finally:
-            mine.unlink(missing_ok=True)
+        self.store.create(_survey(dates), (json.dumps(survey, indent=1) + "\n").encode())
         settled = self.survey(dates)
         assert settled is not None
         return settled
 
-    def forget_changed(self, dates: Dates) -> bool:
+    def forget_changed(self, dates: Dates) -> None:
         """Drop the results of a pair whose input files have changed since."""
         survey = self.survey(dates)
-        if survey is not None and survey.get("files") == dates_facts(dates):
-            return False
-        gone = (self.folder(dates) / "done").exists()
-        # The records first: without them nothing counts, wherever this is stopped.
-        shutil.rmtree(self.folder(dates) / "done", ignore_errors=True)
-        shutil.rmtree(self.folder(dates), ignore_errors=True)
-        return gone
+        if survey is None or survey.get("files") != dates_facts(dates):
+            # The records first: without them nothing counts, wherever this is stopped.
+            for part in (f"pairs/{dates.name}/done", f"pairs/{dates.name}"):
+                self.store.remove(part)
 
-    def record(self, unit: Unit, *, verify: bool = False) -> Record | None:
-        """A finished unit's results; None if it is not finished or its files are not whole.
+    def records(
+        self, dates: Dates, units: Sequence[Unit], *, verify: bool
+    ) -> Iterator[tuple[Unit, Record | None]]:
+        """What is known of many units of a pair; None for those that are not finished."""
+        folder = f"pairs/{dates.name}"
+        done = self.store.sizes(f"{folder}/done")
+        sizes = {
+            f"{folder}/{kind}/{name}": size
+            for kind in ENDINGS
+            for name, size in self.store.sizes(f"{folder}/{kind}").items()
+        }
 
-        Args:
-            unit: The unit.
-            verify: Compare checksums, too, and not only sizes.
-        """
-        record = _read(self._done(unit))
-        if record is None:
+        def record(unit: Unit) -> Record | None:
+            if f"{unit.name}.json" not in done:
+                return None
+            found = self._whole(_object(self.store.read(_done(unit))), sizes, verify=verify)
+            if found is None:
+                self.store.remove(_done(unit))  # so that workers do not take it for finished
+            return found
+
+        if isinstance(self.store, Folder):  # threads would only take turns
+            yield from ((unit, record(unit)) for unit in units)
+        else:
+            with ThreadPoolExecutor(READERS) as threads:
+                yield from zip(units, threads.map(record, units), strict=True)
+
+    def record(self, unit: Unit) -> Record | None:
+        """A finished unit's record, if there is one; its files are not looked at."""
+        record = _object(self.store.read(_done(unit)))
+        return record if record is not None and _is_record(record) else None
+
+    def _whole(
+        self, record: Record | None, sizes: Mapping[str, int], *, verify: bool
+    ) -> Record | None:
+        """A record, unless one of its files is missing or not whole."""
+        if record is None or not _is_record(record):
             return None
-        try:
-            for name, said in record["files"].items():
-                path = self.out / name
-                if path.stat().st_size != said["bytes"]:
+        for name, said in record["files"].items():
+            if sizes.get(name) != said["bytes"]:
+                return None
+            if verify:
+                content = self.store.read(name) or b""
+                if hashlib.sha256(content).hexdigest() != said["sha256"]:
                     return None
-                if verify and checksum(path) != said["sha256"]:
-                    return None
-        except (OSError, KeyError, TypeError, AttributeError, ValueError):
-            return None  # no such file, or no record of ours
-        counted = [record.get(name) for name in ("changed", "valid")]
-        return record if all(isinstance(number, int) for number in counted) else None
-
-    def reopen(self, unit: Unit) -> None:
-        """Count a unit as not finished."""
-        self._done(unit).unlink(missing_ok=True)
+        return record
 
     def finish(self, unit: Unit, kinds: Iterable[str], **results: int) -> Record:
-        """Record a unit whose files are all there."""
+        """Publish the files of a unit, then its record."""
         files = {}
-        for path in (self.file(unit, kind) for kind in kinds):
-            name = path.relative_to(self.out).as_posix()
+        for name in (self.file(unit, kind) for kind in kinds):
+            path = self.store.path(name)
             files[name] = {"bytes": path.stat().st_size, "sha256": checksum(path)}
+            self.store.publish(name)
         record = {"files": files, **results}
-        write_atomic(self._done(unit), json.dumps(record, indent=1) + "\n")
+        self.write(_done(unit), json.dumps(record, indent=1) + "\n")
         return record
+
+    def write(self, name: str, text: str | bytes) -> None:
+        """Write a file of a region."""
+        write_atomic(self.store.path(name), text)
+        self.store.publish(name)
 
     def attempt(self, unit: Unit) -> int:
         """Count that a worker begins a unit; returns how often that happened in this run."""
-        path = self._tries(unit)
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with path.open("ab") as file:
-            file.write(b".")
-            return file.tell()
+        self.write(f"{_tries(unit)}/{secrets.token_hex(4)}", b"")
+        return len(self.store.sizes(_tries(unit)))
 
     def end_attempts(self, unit: Unit) -> None:
         """Forget the count: the attempt ended, well or not, and its worker is alive."""
-        self._tries(unit).unlink(missing_ok=True)
+        self.store.remove(_tries(unit))
 
-    def sweep(self) -> None:
+    def sweep(self, scenes: Iterable[Dates]) -> None:
         """Remove what killed workers left half-written; no worker may be running."""
-        pairs = self.out / "pairs"
-        loose = self.out.glob(".*.part*")
-        for path in [*loose, *pairs.glob("*/.*"), *pairs.glob("*/*/.*")]:
-            if path.is_dir():
-                shutil.rmtree(path)
-            else:
-                path.unlink(missing_ok=True)
+        for dates in scenes:
+            self.store.remove(f"pairs/{dates.name}/tries")
+        if isinstance(self.store, Folder):
+            self.store.sweep()
 
-    def _tries(self, unit: Unit) -> Path:
-        return self.folder(unit.dates) / "done" / f".{unit.name}.tries"
 
-    def _done(self, unit: Unit) -> Path:
-        return self.folder(unit.dates) / "done" / f"{unit.name}.json"
+def _survey(dates: Dates) -> str:
+    return f"pairs/{dates.name}/survey.json"
+
+
+def _done(unit: Unit) -> str:
+    return f"pairs/{unit.dates.name}/done/{unit.name}.json"
+
+
+def _tries(unit: Unit) -> str:
+    return f"pairs/{unit.dates.name}/tries/{unit.name}"
 
 
 def dates_facts(dates: Dates) -> list[list[object]]:
-    """The files of a pair: path, size and time of change."""
-    return [file_facts(dates.before), file_facts(dates.after)]
+    """The files of a pair: path, size and time of change; for objects their tag."""
+    return [
+        object_facts(name) if is_remote(name) else file_facts(name)
+        for name in (dates.before, dates.after)
+    ]
 
 
 def checksum(path: Path) -> str:
@@ -183,10 +207,21 @@ def checksum(path: Path) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-def _read(path: Path) -> Record | None:
-    """Read a JSON object; None if it is missing or broken."""
+def _is_record(said: Record) -> bool:
+    """Whether a JSON object is a unit's record."""
+    files = said.get("files")
+    counted = [said.get(name) for name in ("changed", "valid")]
+    return (
+        isinstance(files, dict)
+        and all(isinstance(f, dict) and {"bytes", "sha256"} <= f.keys() for f in files.values())
+        and all(isinstance(number, int) for number in counted)
+    )
+
+
+def _object(text: bytes | None) -> Record | None:
+    """A JSON object; None if it is missing or broken."""
     try:
-        said = json.loads(path.read_text())
-    except (OSError, ValueError, RecursionError):
+        said = json.loads(text) if text is not None else None
+    except (ValueError, RecursionError):
         return None
     return said if isinstance(said, dict) else None

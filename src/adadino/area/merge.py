@@ -1,7 +1,6 @@
-"""The units' outputs as one result: virtual rasters, one layer of polygons, a manifest.
+"""The units' outputs as one result: virtual rasters, styles, a manifest.
 
-- A change that crosses the border between units is one polygon, as if there were no units. Pairs
-  are not joined with each other: two predictions meet there, not two halves of one.
+- Pairs are not joined with each other: two predictions meet there, not two halves of one.
 - Pairs of one coordinate system are one virtual raster; other systems get one each. Polygons of
   several systems are in longitude and latitude, their areas measured on their own grids.
 - Nothing here depends on the clock or on who did what: equal units give equal bytes.
@@ -12,32 +11,23 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
-from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-import geopandas as gpd
 import numpy as np
-import pandas as pd
 from affine import Affine
 
-from adadino.area.ledger import Ledger, Record
-from adadino.area.units import Dates, PlacedDates, Unit
+from adadino.area.ledger import Done, Ledger, Record
+from adadino.area.units import PlacedDates
 from adadino.area.worker import Job
 from adadino.errors import InputError
-from adadino.files import write_atomic
 from adadino.geo.grid import Grid, crs_name
-from adadino.geo.polygons.seams import join_parts, load_part
-from adadino.geo.polygons.vector import measured, measures
 from adadino.geo.write.cog import MASK, PROBABILITY, Layer
-from adadino.geo.write.layers import write_layer
 from adadino.geo.write.qml import write_qml
 from adadino.geo.write.vrt import Piece, write_vrt
 
 if TYPE_CHECKING:
     from rasterio.crs import CRS
 
-Done = Mapping[Dates, Mapping[Unit, Record]]
-"""The finished units of each pair, from top to bottom."""
 LAYERS: dict[Literal["mask", "probability"], tuple[str, Layer]] = {
     "mask": ("change", MASK),
     "probability": ("probability", PROBABILITY),
@@ -69,79 +59,63 @@ def left_out(scenes: Sequence[PlacedDates], ledger: Ledger) -> list[str]:
     held = {scene.dates for _, members in _systems(scenes) for scene in members}
     return [
         f"{scene.dates.name}: its grid is turned or has no coordinate system, so its raster is not "
-        f"part of the region's; it is in {ledger.folder(scene.dates) / 'change.vrt'}"
+        f"part of the region's; it is in {ledger.where}/pairs/{scene.dates.name}/change.vrt"
         for scene in scenes
         if scene.dates not in held
     ]
 
 
-def find_polygons(
-    ledger: Ledger, scenes: Sequence[PlacedDates], done: Done, *, min_area: float, simplify: float
-) -> gpd.GeoDataFrame:
-    """The changes of all scenes; with several, `pair` names the scene of each."""
-    frames = []
-    for scene in scenes:
-        parts = (load_part(ledger.file(unit, "polygons")) for unit in done[scene.dates])
-        pieces = join_parts(parts, width=scene.grid.width)
-        frame = measured(pieces, scene.grid, min_area=min_area, simplify=simplify)
-        frames.append(frame if len(scenes) == 1 else frame.assign(pair=scene.dates.name))
-    if len(frames) == 1:
-        return frames[0]
-    if len({crs_name(scene.grid.crs) for scene in scenes}) > 1:
-        frames = [frame.to_crs("EPSG:4326") for frame in frames]
-    whole = pd.concat(frames, ignore_index=True)
-    whole = whole.iloc[np.argsort(-whole[measures(scenes[0].grid)[0]].to_numpy(), kind="stable")]
-    whole = whole.assign(id=np.arange(1, len(whole) + 1, dtype=np.int32))
-    return gpd.GeoDataFrame(whole.reset_index(drop=True), crs=frames[0].crs)
-
-
 def write_rasters(
     ledger: Ledger, scenes: Sequence[PlacedDates], done: Done, *, probability: bool
-) -> list[Path]:
+) -> list[str]:
     """Tie the rasters together: those of each pair, and those of all; returns the latter."""
     whole = []
     for kind, (name, layer) in LAYERS.items():
         if kind == "probability" and not probability:
             continue
         for scene in scenes:
-            path = ledger.folder(scene.dates) / f"{name}.vrt"
-            write_vrt(path, scene.grid, layer, _pieces(ledger, scene.grid, [scene], done, kind))
+            pieces = _pieces(ledger, scene.grid, [scene], done, kind)
+            _write_vrt(ledger, f"pairs/{scene.dates.name}/{name}.vrt", scene.grid, layer, pieces)
         systems = _systems(scenes)
         for number, (grid, members) in enumerate(systems, 1):
-            path = ledger.out / (f"{name}.vrt" if len(systems) == 1 else f"{name}-{number}.vrt")
-            write_vrt(path, grid, layer, _pieces(ledger, grid, members, done, kind))
-            whole.append(path)
+            vrt = f"{name}.vrt" if len(systems) == 1 else f"{name}-{number}.vrt"
+            _write_vrt(ledger, vrt, grid, layer, _pieces(ledger, grid, members, done, kind))
+            whole.append(vrt)
     return whole
 
 
-def write_polygons(frame: gpd.GeoDataFrame, out: Path, rasters: Sequence[Path]) -> list[Path]:
-    """Write the layer and the styles of all outputs."""
-    layer = out / "change.gpkg"
-    write_layer(frame, layer, overwrite=True)
-    written = [layer]
+def _write_vrt(
+    ledger: Ledger, name: str, grid: Grid, layer: Layer, pieces: Iterator[Piece]
+) -> None:
+    write_vrt(ledger.store.path(name), grid, layer, pieces)
+    ledger.store.publish(name)
+
+
+def write_styles(ledger: Ledger, rasters: Sequence[str]) -> list[str]:
+    """Write the QGIS styles of the rasters and the polygons."""
+    styles: dict[str, list[Literal["mask", "probability", "polygons"]]] = {}
     for raster in rasters:
-        style = raster.with_suffix(".qml")
         kind: Literal["mask", "probability"] = "probability"
-        if raster.name.startswith("change"):
+        if raster.startswith("change"):
             kind = "mask"
-        write_qml(style, kind, *(("polygons",) if style.stem == layer.stem else ()))
-        written.append(style)
-    if out / "change.qml" not in written:
-        write_qml(out / "change.qml", "polygons")
-        written.append(out / "change.qml")
-    return written
+        styles[f"{raster.removesuffix('.vrt')}.qml"] = [kind]
+    styles.setdefault("change.qml", []).append("polygons")
+    for name, kinds in styles.items():
+        write_qml(ledger.store.path(name), *kinds)
+        ledger.store.publish(name)
+    return list(styles)
 
 
 def write_manifest(
-    path: Path,
+    ledger: Ledger,
     job: Job,
     side: int,
     scenes: Sequence[PlacedDates],
     done: Done,
     failed: Mapping[str, str],
-    outputs: Sequence[Path],
-    ledger: Ledger,
-) -> None:
+    outputs: Sequence[str],
+    polygons: Mapping[str, Record],
+) -> str:
     """Say what the region consists of, what it was made with, and what is missing."""
     pairs = []
     for scene in scenes:
@@ -175,12 +149,14 @@ def write_manifest(
         "threads": job.threads,
         "unit": side,
         "options": asdict(job.options),
-        "outputs": [output.relative_to(path.parent).as_posix() for output in outputs],
+        "outputs": list(outputs),
+        "polygons": [{"file": file, **said} for file, said in polygons.items()],
         "pairs": pairs,
         "units": units,
         "failed": [{"what": what, "problem": problem} for what, problem in failed.items()],
     }
-    write_atomic(path, json.dumps(manifest, indent=1) + "\n")
+    ledger.write("manifest.json", json.dumps(manifest, indent=1) + "\n")
+    return "manifest.json"
 
 
 def _pieces(
@@ -200,7 +176,7 @@ def _pieces(
             col, row = to_grid * (unit.col, unit.row)
             right, bottom = to_grid * (unit.col + unit.width, unit.row + unit.height)
             own = Grid(scene.grid.crs, scene.grid.transform, unit.width, unit.height)
-            file = ledger.file(unit, kind).resolve()
+            file = ledger.store.root / ledger.file(unit, kind)
             yield Piece(file, own, *map(_whole, (row, col, bottom - row, right - col)))
 
 

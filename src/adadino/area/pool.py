@@ -9,7 +9,8 @@ from __future__ import annotations
 import json
 import logging
 import os
-from collections.abc import Generator, Sequence
+from collections import deque
+from collections.abc import Callable, Generator, Sequence
 from dataclasses import asdict
 from typing import Any
 
@@ -22,6 +23,9 @@ from adadino.runtime.protocol import Runner
 MOST_BLOCKS = 20_000
 """Tasks that Ray's scheduler keeps track of. With more units a task holds several, and does not
 repeat those that are finished."""
+
+RETRIES = 20
+"""How often Ray repeats a piece of joining whose worker died."""
 
 Outcomes = Generator[tuple[Unit, Record], None, None]
 
@@ -110,10 +114,34 @@ class RayPool:
                 "kept: the same command goes on."
             ) from error
 
+    def spread(
+        self, function: Callable[[Any], Any], items: Sequence[Any]
+    ) -> Generator[Any, None, None]:
+        """Call a function for each item on the cluster's processors; answers in their order."""
+        call = self._ray.remote(max_retries=RETRIES)(_call)
+        ahead, waiting = 4 * max(self.cpus, 1), deque[Any]()
+        shared = self._ray.put(function)
+        try:
+            for item in items:
+                if len(waiting) >= ahead:
+                    yield self._ray.get(waiting.popleft())
+                waiting.append(call.remote(shared, item))
+            while waiting:
+                yield self._ray.get(waiting.popleft())
+        except self._ray.exceptions.RayError as error:
+            raise AdaDINOError(
+                f"polygons cannot be joined: {_last_line(error)}. Finished units are kept: the "
+                "same command goes on."
+            ) from error
+
     def close(self) -> None:
         """Leave the cluster if it was joined here; one that was started here ends."""
         if self._started:
             self._ray.shutdown()
+
+
+def _call(function: Callable[[Any], Any], item: Any) -> Any:
+    return function(item)
 
 
 class RayWorker:

@@ -10,18 +10,26 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack, closing
-from dataclasses import dataclass
-from functools import partial
+from dataclasses import dataclass, field
+from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from adadino.area import UNIT, merge
 from adadino.area.ledger import Ledger, Record
+from adadino.area.polygons import (
+    FOLDER,
+    LAYER,
+    Spread,
+    join_region,
+    read_polygons,
+    write_geopackage,
+)
 from adadino.area.pool import Outcomes, RayPool, run_here
+from adadino.area.store import open_store
 from adadino.area.units import Dates, PlacedDates, Unit, cut, open_scenes
 from adadino.area.worker import Job
 from adadino.errors import ConfigError, InputError
-from adadino.files import locked
 from adadino.geo.polygons.vector import check_limits
 from adadino.runtime.protocol import Runner
 from adadino.scene.facts import ANSWERS, option_facts
@@ -41,9 +49,9 @@ Start = Callable[[Job, Sequence[Unit]], Outcomes]
 class AreaResult:
     """The result of a region."""
 
-    out: Path
-    outputs: tuple[Path, ...]
-    """The manifest, the virtual rasters, the layer, the styles."""
+    out: str
+    outputs: tuple[str, ...]
+    """The manifest, the virtual rasters, the polygons, the styles: paths or URLs."""
     units: int
     """All units, finished or not."""
     predicted: int
@@ -51,8 +59,17 @@ class AreaResult:
     failed: dict[str, str]
     """For each unit or pair that is missing, why."""
     change_fraction: float
-    polygons: gpd.GeoDataFrame
+    polygon_count: int
     warnings: tuple[str, ...]
+    few: gpd.GeoDataFrame | None = field(repr=False, compare=False)
+    """All polygons, if they are few enough for a GeoPackage."""
+    read: Callable[[], gpd.GeoDataFrame] = field(repr=False, compare=False)
+    """Reads all polygons from the files of GeoParquet."""
+
+    @cached_property
+    def polygons(self) -> gpd.GeoDataFrame:
+        """All polygons; many are read when they are first asked for."""
+        return self.few if self.few is not None else self.read()
 
 
 def predict_area(
@@ -79,7 +96,8 @@ def predict_area(
 
     Args:
         pairs: What to compare; see `adadino.area.pairs.read_pairs`.
-        out: A folder that all workers see. What an earlier call has finished there is kept.
+        out: A folder that all workers see, or the URL of one in an object store. What an earlier
+            call has finished there is kept.
         model: What `adadino.load` takes, by a name that is good on every machine.
         backbone: The weights of the model's backbone, if not where it says.
         options: As for a scene.
@@ -100,23 +118,23 @@ def predict_area(
         InputError: None of the pairs can be opened, or some have no coordinate system.
         WriteError: The folder holds another job, or cannot be written.
     """
-    options, out = options or SceneOptions(), Path(out).resolve()
+    options, store = options or SceneOptions(), open_store(out)
     check_limits(options.min_area, options.simplify)
     region = _survey(pairs, options, unit)
     where = str(Path(model).resolve()) if Path(model).exists() else model
-    asked = Job(str(out), where, backbone, "", options, probability, device, threads or 0)
+    asked = Job(store.where, where, backbone, "", options, probability, device, threads or 0)
     with ExitStack() as stack:
         pool = None if workers == 0 else stack.enter_context(closing(RayPool(ray_address)))
         job, start = _open(asked, pool, workers, stack)
-        with locked(out, "region"):
-            ledger = Ledger(out)
+        with store.lock():
+            ledger = Ledger(store)
             ledger.begin(_facts(job, unit), overwrite=overwrite)
-            ledger.sweep()
+            ledger.sweep(region.dates)
             _find_finished(ledger, region, verify=verify)
             missing = [piece for piece in region.units if piece not in region.done]
             predicted = _collect(start(job, missing), region, progress) if missing else 0
-            ledger.sweep()
-            return _tie(ledger, job, region, predicted)
+            ledger.sweep(region.dates)
+            return _tie(ledger, job, region, predicted, map if pool is None else pool.spread)
 
 
 def _open(
@@ -152,6 +170,11 @@ class _Region:
     done: dict[Unit, Record]
     failed: dict[str, str]
     """For each unit or pair that is missing, why."""
+
+    @property
+    def dates(self) -> list[Dates]:
+        """The pairs."""
+        return [scene.dates for scene in self.scenes]
 
 
 def _survey(pairs: Sequence[Dates], options: SceneOptions, side: int) -> _Region:
@@ -194,14 +217,14 @@ def _device(name: str, forward: Runner, pool: RayPool | None) -> str:
 
 def _find_finished(ledger: Ledger, region: _Region, *, verify: bool) -> None:
     """Take over the units that an earlier call has left, and whose dates are still the same."""
-    for scene in region.scenes:
-        ledger.forget_changed(scene.dates)
+    by_pair: dict[Dates, list[Unit]] = {dates: [] for dates in region.dates}
     for unit in region.units:
-        record = ledger.record(unit, verify=verify)
-        if record is not None:
-            region.done[unit] = record
-        else:
-            ledger.reopen(unit)
+        by_pair[unit.dates].append(unit)
+    for dates, units in by_pair.items():
+        ledger.forget_changed(dates)
+        for unit, record in ledger.records(dates, units, verify=verify):
+            if record is not None:
+                region.done[unit] = record
 
 
 def _collect(outcomes: Outcomes, region: _Region, progress: Report | None) -> int:
@@ -223,21 +246,22 @@ def _collect(outcomes: Outcomes, region: _Region, progress: Report | None) -> in
     return good
 
 
-def _tie(ledger: Ledger, job: Job, region: _Region, predicted: int) -> AreaResult:
+def _tie(ledger: Ledger, job: Job, region: _Region, predicted: int, spread: Spread) -> AreaResult:
     """Make one result of what is finished, in the units' order and not in that of their end."""
-    scenes, options, out = region.scenes, job.options, ledger.out
+    scenes = region.scenes
     tied: dict[Dates, dict[Unit, Record]] = {scene.dates: {} for scene in scenes}
     for piece in region.units:
         if piece in region.done:
             tied[piece.dates][piece] = region.done[piece]
     failed = dict(sorted(region.failed.items()))
-    frame = merge.find_polygons(
-        ledger, scenes, tied, min_area=options.min_area, simplify=options.simplify
-    )
+    joined = join_region(ledger, scenes, tied, region.side, job.options, spread)
     rasters = merge.write_rasters(ledger, scenes, tied, probability=job.probability)
-    outputs = [*rasters, *merge.write_polygons(frame, out, rasters)]
-    manifest = out / "manifest.json"
-    merge.write_manifest(manifest, job, region.side, scenes, tied, failed, outputs, ledger)
+    frame = write_geopackage(ledger, joined, several=len(scenes) > 1)
+    layers = [FOLDER] if frame is None else [LAYER, FOLDER]
+    outputs = [*rasters, *layers, *merge.write_styles(ledger, rasters)]
+    manifest = merge.write_manifest(
+        ledger, job, region.side, scenes, tied, failed, outputs, joined.files
+    )
     changed, valid = merge.totals(tied)
     notes = [
         f"{scene.dates.name}: {text}"
@@ -245,13 +269,17 @@ def _tie(ledger: Ledger, job: Job, region: _Region, predicted: int) -> AreaResul
         for text in (ledger.survey(scene.dates) or {}).get("warnings", [])
     ]
     notes += merge.left_out(scenes, ledger)
+    if frame is None:
+        notes.append(f"{joined.count} polygons are too many for {LAYER}; they are in {FOLDER}")
     return AreaResult(
-        out=out,
-        outputs=(manifest, *outputs),
+        out=ledger.where,
+        outputs=tuple(f"{ledger.where}/{name}" for name in (manifest, *outputs)),
         units=len(region.units),
         predicted=predicted,
         failed=failed,
         change_fraction=changed / max(valid, 1),
-        polygons=frame,
+        polygon_count=joined.count,
         warnings=tuple(notes),
+        few=frame,
+        read=partial(read_polygons, ledger, joined.files, several=len(scenes) > 1),
     )

@@ -12,7 +12,6 @@ import dataclasses
 import warnings
 from contextlib import ExitStack
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -20,6 +19,7 @@ from rasterio.windows import Window
 
 import adadino
 from adadino.area.ledger import Ledger, Record, dates_facts
+from adadino.area.store import open_store
 from adadino.area.units import Dates, Unit
 from adadino.errors import AdaDINOError, AdaDINOWarning, ConfigError, InputError, WeightsError
 from adadino.files import write_atomic
@@ -44,6 +44,7 @@ class Job:
     """What every worker is told."""
 
     out: str
+    """A folder, or the URL of one in an object store."""
     model: str
     backbone: str | None
     digest: str
@@ -74,7 +75,7 @@ class Worker:
                 f"adadino is {adadino.__version__} here and {job.version} where the job was "
                 "started; install one version on all machines."
             )
-        self.job, self.ledger = job, Ledger(Path(job.out))
+        self.job, self.ledger = job, Ledger(open_store(job.out))
         self._stack, self._pair = ExitStack(), ExitStack()
         self._opened: tuple[Dates, SceneStream, OpenDates, Record] | None = None
         self._refused: dict[str, AdaDINOError] = {}
@@ -124,17 +125,19 @@ class Worker:
             probability[row : row + len(block)] = block
 
         kinds = ["mask", *(["probability"] if self.job.probability else []), "polygons"]
-        chance = self.ledger.file(unit, "probability") if self.job.probability else None
+        paths = {kind: self.ledger.store.path(self.ledger.file(unit, kind)) for kind in kinds}
         changed, valid = write_rasters(
             ((row, probability[row : row + BLOCK]) for row in range(0, unit.height, BLOCK)),
-            Targets(mask=self.ledger.file(unit, "mask"), probability=chance),
+            Targets(mask=paths["mask"], probability=paths.get("probability")),
             pair.reader.grid.part(Window(unit.col, unit.row, unit.width, unit.height)),
             threshold=options.threshold,
             tags=scene_tags(pair, self.forward, options, self.job.digest),
         )
         flags = change_flags(probability, options.threshold)
         traced = save_part(trace_part(flags, probability, unit.row, unit.col))
-        write_atomic(self.ledger.file(unit, "polygons"), traced)
+        write_atomic(paths["polygons"], traced)
+        if dates_facts(unit.dates) != survey["files"]:
+            raise InputError("an image was replaced while it was read; run the command again.")
         return self.ledger.finish(unit, kinds, changed=changed, valid=valid)
 
     def _open(self, dates: Dates) -> tuple[SceneStream, OpenDates, Record]:

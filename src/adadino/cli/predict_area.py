@@ -28,7 +28,10 @@ def command(
             help="A CSV (before,after,name), a STAC .json, or a folder with before/ and after/."
         ),
     ],
-    out: Annotated[Path, typer.Option("-o", "--out", help="A folder that all workers see.")],
+    out: Annotated[
+        str,
+        typer.Option("-o", "--out", help="A folder that all workers see, or s3://, gs://, az://."),
+    ],
     mosaic: Annotated[
         bool, typer.Option("--mosaic", help="All first dates are one image, all second another.")
     ] = False,
@@ -106,13 +109,13 @@ def _print_result(result: AreaResult, *, json: bool) -> None:
     if json:
         names = ("outputs", "units", "predicted", "failed", "change_fraction")
         facts = {name: getattr(result, name) for name in names}
-        print_json({**facts, "polygons": len(result.polygons), "warnings": result.warnings})
+        print_json({**facts, "polygons": result.polygon_count, "warnings": result.warnings})
     else:
         for text in result.warnings:
             typer.echo(f"adadino: warning: {text}", err=True)
         typer.echo(
             f"{100 * result.change_fraction:.2f} % of the valid area changed, in "
-            f"{len(result.polygons)} polygons"
+            f"{result.polygon_count} polygons"
         )
         typer.echo(f"{result.predicted} of {result.units} units predicted now")
         for path in result.outputs:

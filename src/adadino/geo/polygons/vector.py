@@ -138,7 +138,21 @@ def trace(mask: Source, probability: Source) -> Pieces:
 def measured(
     pieces: Pieces, grid: Grid, *, min_area: float = 0.0, simplify: float = 0.0
 ) -> gpd.GeoDataFrame:
-    """Measure pieces and lay them on the ground; see `polygons`."""
+    """Measure pieces, lay them on the ground and number them; see `polygons`."""
+    frame = rows(pieces, grid, min_area=min_area, simplify=simplify)
+    return numbered(frame.drop(columns=["row", "col"]))
+
+
+def numbered(frame: gpd.GeoDataFrame) -> gpd.GeoDataFrame:
+    """The same rows with an `id` from 1, in their order."""
+    frame.insert(0, "id", np.arange(1, len(frame) + 1, dtype=np.int32))
+    return frame
+
+
+def rows(
+    pieces: Pieces, grid: Grid, *, min_area: float = 0.0, simplify: float = 0.0
+) -> gpd.GeoDataFrame:
+    """Measure pieces and lay them on the ground; `row` and `col` of the first pixel name each."""
     outlines, parts = pieces
     area, perimeter = measure(outlines, parts.count, grid)
 
@@ -151,7 +165,8 @@ def measured(
         shown = move(shown, grid.transform)
     area_name, perimeter_name = measures(grid)
     fields = {
-        "id": np.arange(1, len(order) + 1, dtype=np.int32),
+        "row": parts.row[order],
+        "col": parts.col[order],
         area_name: area[order],
         perimeter_name: perimeter[order],
         "prob_mean": parts.prob_mean[order],

@@ -1,0 +1,335 @@
+"""Where a region's files lie: a folder that all workers see, or a bucket (`s3://`, `gs://`, `az://`).
+
+- Files have names relative to the region, with slashes. `path` is where a file of a name is written
+  on this machine; `publish` makes it visible to all. In a folder both are one place, and writers
+  rename what is whole. A bucket gets the whole file with one request, so nothing partial ever has
+  its final name there.
+- `create` writes a file that is not there yet: of several workers the first one wins, by a
+  link in a folder and by a conditional put in a bucket.
+- obstore repeats requests that fail for a while, and takes credentials from the environment
+  (`AWS_*`, `GOOGLE_*`, `AZURE_*`) or the machine. GDAL reads from the same bucket with the same
+  variables (`gdal_options`).
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+import shutil
+import tempfile
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
+from datetime import timedelta
+from pathlib import Path
+from typing import Any, Protocol
+from urllib.parse import urlsplit
+
+from adadino.errors import ConfigError, InputError, WriteError
+from adadino.files import locked, write_atomic
+
+SCHEMES = {"s3": "/vsis3/", "gs": "/vsigs/", "az": "/vsiaz/"}
+"""The beginnings of names in object stores, and what GDAL calls the same."""
+RETRIES = {"max_retries": 8, "retry_timeout": timedelta(seconds=90)}
+"""How long obstore repeats a request that fails; a server that restarts is back by then."""
+
+
+class Store(Protocol):
+    """What a region needs of the place where its files lie."""
+
+    where: str
+    """What the user calls the place."""
+    root: Path
+    """The folder under which files are written on this machine."""
+
+    def path(self, name: str) -> Path:
+        """Where a file is written on this machine."""
+
+    def publish(self, name: str) -> None:
+        """Make a written file visible to all."""
+
+    def read(self, name: str) -> bytes | None:
+        """The contents of a file; None if there is none."""
+
+    def create(self, name: str, content: bytes) -> None:
+        """Publish a file if there is none of its name."""
+
+    def sizes(self, folder: str) -> dict[str, int]:
+        """The files directly in a folder, and their bytes."""
+
+    def holds(self, folder: str) -> bool:
+        """Whether there is anything in a folder."""
+
+    def remove(self, name: str) -> None:
+        """Remove a file, or a folder with all that it holds."""
+
+    def lock(self) -> AbstractContextManager[None]:
+        """Keep a second command out while this one runs, where that is possible."""
+
+    def gdal_name(self, name: str) -> str:
+        """What GDAL opens a file by, on every machine."""
+
+
+def open_store(out: Path | str) -> Store:
+    """Open the place of a region by its path or URL."""
+    return Bucket(str(out)) if is_remote(out) else Folder(Path(out))
+
+
+def is_remote(name: Path | str) -> bool:
+    """Whether a name is that of an object in a store."""
+    return str(name).partition("://")[0] in SCHEMES and "://" in str(name)
+
+
+class Folder:
+    """A folder."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root.resolve()
+        self.where = str(self.root)
+
+    def path(self, name: str) -> Path:  # noqa: D102  # the protocol says it
+        return self.root / name
+
+    def publish(self, name: str) -> None:  # noqa: D102
+        pass  # whoever wrote it has renamed it
+
+    def read(self, name: str) -> bytes | None:  # noqa: D102
+        try:
+            return self.path(name).read_bytes()
+        except OSError:
+            return None
+
+    def create(self, name: str, content: bytes) -> None:  # noqa: D102
+        path = self.path(name)
+        mine = path.with_name(f".{path.stem}.{secrets.token_hex(4)}{path.suffix}")
+        write_atomic(mine, content)
+        try:
+            os.link(mine, path)  # unlike renaming, it does not replace what is there
+        except FileExistsError:
+            pass
+        except OSError:  # a file system without links, where the last one wins
+            write_atomic(path, content)
+        finally:
+            mine.unlink(missing_ok=True)
+
+    def sizes(self, folder: str) -> dict[str, int]:  # noqa: D102
+        try:
+            with os.scandir(self.path(folder)) as entries:
+                return {e.name: e.stat().st_size for e in entries if e.is_file()}
+        except OSError:
+            return {}
+
+    def holds(self, folder: str) -> bool:  # noqa: D102
+        return self.path(folder).exists()
+
+    def remove(self, name: str) -> None:  # noqa: D102
+        path = self.path(name)
+        if path.is_dir():
+            shutil.rmtree(path, ignore_errors=True)
+        else:
+            path.unlink(missing_ok=True)
+
+    def lock(self) -> AbstractContextManager[None]:  # noqa: D102
+        return locked(self.root, "region")
+
+    def gdal_name(self, name: str) -> str:  # noqa: D102
+        return str(self.path(name))
+
+    def sweep(self) -> None:
+        """Remove what killed writers left half-written."""
+        pairs = self.root / "pairs"
+        loose = self.root.glob(".*.part*")
+        for path in [*loose, *pairs.glob("*/.*"), *pairs.glob("*/*/.*")]:
+            self.remove(str(path))
+
+
+class Bucket:
+    """A prefix of a bucket. Two commands that run at once there do double work, and no harm."""
+
+    def __init__(self, url: str) -> None:
+        """Open it; that sends no request.
+
+        Raises:
+            ConfigError: obstore is missing, or the URL names no bucket.
+        """
+        self.where = url.rstrip("/")
+        self._store = _open(self.where)
+        self._scratch = tempfile.TemporaryDirectory(prefix="adadino-", ignore_cleanup_errors=True)
+        self.root = Path(self._scratch.name)
+
+    def path(self, name: str) -> Path:  # noqa: D102
+        path = self.root / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        return path
+
+    def publish(self, name: str) -> None:  # noqa: D102
+        path = self.path(name)
+        size = path.stat().st_size
+        with _sentences(self._said(name), write=True):
+            import obstore
+
+            obstore.put(self._store, name, path)
+            found = obstore.head(self._store, name)["size"]
+        if found != size:
+            raise WriteError(
+                f"{self._said(name)} holds {found} bytes after {size} were written; something else "
+                "writes there. Give another --out."
+            )
+        path.unlink()
+
+    def read(self, name: str) -> bytes | None:  # noqa: D102
+        import obstore
+
+        with _sentences(self._said(name)):
+            try:
+                return bytes(obstore.get(self._store, name).bytes())
+            except FileNotFoundError as error:
+                _check_bucket(error)
+                return None
+
+    def create(self, name: str, content: bytes) -> None:  # noqa: D102
+        import obstore
+        from obstore.exceptions import AlreadyExistsError
+
+        # What is there is the first one's; or ours, if the answer to our request was lost.
+        with _sentences(self._said(name), write=True), suppress(AlreadyExistsError):
+            obstore.put(self._store, name, content, mode="create")
+
+    def sizes(self, folder: str) -> dict[str, int]:  # noqa: D102
+        import obstore
+
+        with _sentences(self._said(folder)):
+            start = len(folder) + 1
+            found = (o for page in obstore.list(self._store, f"{folder}/") for o in page)
+            sizes = {o["path"][start:]: o["size"] for o in found}
+        return {name: size for name, size in sizes.items() if "/" not in name}
+
+    def holds(self, folder: str) -> bool:  # noqa: D102
+        import obstore
+
+        with _sentences(self._said(folder)):
+            return any(len(page) for page in obstore.list(self._store, f"{folder}/"))
+
+    def remove(self, name: str) -> None:  # noqa: D102
+        import obstore
+
+        with _sentences(self._said(name), write=True):
+            pages = obstore.list(self._store, f"{name}/")
+            names = [name, *(o["path"] for page in pages for o in page)]
+            for one in names:
+                with suppress(FileNotFoundError):
+                    obstore.delete(self._store, one)
+
+    def lock(self) -> AbstractContextManager[None]:  # noqa: D102
+        return nullcontext()
+
+    def gdal_name(self, name: str) -> str:  # noqa: D102
+        return gdal_name(f"{self.where}/{name}")
+
+    def _said(self, name: str) -> str:
+        return f"{self.where}/{name}"
+
+    def __reduce__(self) -> tuple[type[Bucket], tuple[str]]:
+        return Bucket, (self.where,)
+
+
+def gdal_name(url: str) -> str:
+    """What GDAL calls an object."""
+    scheme, _, rest = url.partition("://")
+    return SCHEMES[scheme] + rest
+
+
+def object_facts(url: str) -> list[object]:
+    """The name, size and tag of an object: another content has another tag.
+
+    Raises:
+        InputError: It is not there, or may not be read.
+    """
+    import obstore
+
+    folder, _, name = url.rpartition("/")
+    with _sentences(url):
+        try:
+            found = obstore.head(_open(folder), name)
+        except FileNotFoundError as error:
+            raise InputError(f"there is no {url}; check its name.") from error
+    return [url, found["size"], found["e_tag"]]
+
+
+def gdal_options() -> dict[str, Any]:
+    """What GDAL must be told to read where obstore writes, and to repeat requests that fail."""
+    options: dict[str, Any] = {
+        "GDAL_HTTP_MAX_RETRY": 8,
+        "GDAL_HTTP_RETRY_DELAY": 0.5,
+        "GDAL_HTTP_RETRY_CODES": "ALL",
+        "GDAL_HTTP_CONNECTTIMEOUT": 20,
+        "GDAL_DISABLE_READDIR_ON_OPEN": "EMPTY_DIR",
+    }
+    endpoint = os.environ.get("AWS_ENDPOINT_URL")
+    if endpoint and "AWS_S3_ENDPOINT" not in os.environ:
+        at = urlsplit(endpoint)
+        options |= {
+            "AWS_S3_ENDPOINT": at.netloc,
+            "AWS_HTTPS": "YES" if at.scheme == "https" else "NO",
+            "AWS_VIRTUAL_HOSTING": "FALSE",
+        }
+    return options
+
+
+def _open(url: str) -> Any:
+    """The obstore of a bucket and a prefix."""
+    try:
+        from obstore.store import from_url
+    except ImportError as error:
+        raise ConfigError(
+            f"{url} is in an object store, which needs obstore: pip install 'adadino[area]'."
+        ) from error
+    scheme, _, rest = url.partition("://")
+    if not rest.strip("/"):
+        raise ConfigError(f"{url} names no bucket; give one, for example {scheme}://bucket/folder.")
+    plain = os.environ.get("AWS_ENDPOINT_URL", "").startswith("http://")
+    settings: dict[str, Any] = {
+        "retry_config": RETRIES,
+        "client_options": {"timeout": "60s", "allow_http": plain},
+    }
+    return from_url(url, **settings)
+
+
+WAYS_OUT: tuple[tuple[str, str], ...] = (
+    ("RequestTimeTooSkewed", "the clock of this machine is wrong; set it (timedatectl)"),
+    ("InvalidAccessKeyId", "the credentials are unknown there; correct AWS_ACCESS_KEY_ID"),
+    ("SignatureDoesNotMatch", "the credentials are wrong; correct AWS_SECRET_ACCESS_KEY"),
+    ("NoSuchBucket", "there is no such bucket; create it, or correct its name"),
+    ("AccessDenied", "the credentials do not allow it; ask for the right to do so"),
+    ("403", "the credentials do not allow it; ask for the right to do so"),
+    ("401", "the credentials are not accepted; correct them"),
+    (
+        "169.254.169.254",
+        "there are no credentials; set AWS_ACCESS_KEY_ID and its secret",
+    ),
+    ("credential", "there are no credentials that it takes; set them in the environment"),
+    ("onnect", "the server does not answer; check AWS_ENDPOINT_URL and the network"),
+)
+"""What a server's answer means to whoever asked, most telling first."""
+
+
+@contextmanager
+def _sentences(url: str, *, write: bool = False) -> Iterator[None]:
+    """Say in one sentence why a request failed."""
+    from obstore.exceptions import BaseError
+
+    try:
+        yield
+    except (BaseError, OSError) as error:
+        kind = WriteError if write else InputError
+        said = str(error)
+        for sign, way_out in WAYS_OUT:
+            if sign in said:
+                raise kind(f"cannot {'write' if write else 'read'} {url}: {way_out}.") from error
+        first = said.splitlines()[0] if said else type(error).__name__
+        raise kind(f"cannot {'write' if write else 'read'} {url}: {first}.") from error
+
+
+def _check_bucket(error: Exception) -> None:
+    """Tell a bucket that is not there from an object that is not there."""
+    if "NoSuchBucket" in str(error):
+        raise error
