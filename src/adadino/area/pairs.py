@@ -19,6 +19,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from adadino.area.store import gdal_name, is_remote, open_store
 from adadino.area.units import Dates
 from adadino.errors import InputError
 from adadino.geo.write.vrt import write_mosaic
@@ -62,7 +63,7 @@ def read_pairs(source: Path | str) -> list[Dates]:
     return found
 
 
-def as_mosaics(source: Path | str, out: Path) -> list[Dates]:
+def as_mosaics(source: Path | str, out: Path | str) -> list[Dates]:
     """All images of a list as one pair of mosaics, which are written to `out/inputs`.
 
     A mosaic that is there and says the same is left alone. The two folders of a folder need not
@@ -81,11 +82,18 @@ def as_mosaics(source: Path | str, out: Path) -> list[Dates]:
     else:
         pairs = read_pairs(source)
         befores, afters = [p.before for p in pairs], [p.after for p in pairs]
-    paths = []
-    for name, files in (("before", befores), ("after", afters)):
-        paths.append(out.resolve() / "inputs" / f"{name}.vrt")
-        write_mosaic(paths[-1], files)
-    return [Dates("mosaic", *map(str, paths))]
+    store, paths = open_store(out), []
+    for name, files in (("inputs/before.vrt", befores), ("inputs/after.vrt", afters)):
+        here = [file for file in files if not file.startswith("/vsi") and not is_remote(file)]
+        if here and is_remote(out):
+            raise InputError(
+                f"{here[0]} lies on this machine and the mosaic in {out}, from where it is not "
+                "seen; put the images into the bucket, too."
+            )
+        write_mosaic(store.path(name), [gdal_name(file) for file in files])
+        store.publish(name)
+        paths.append(f"{store.where}/{name}")
+    return [Dates("mosaic", *paths)]
 
 
 def images(folder: Path) -> Iterator[Path]:

@@ -37,7 +37,7 @@ class Store(Protocol):
     """What a region needs of the place where its files lie."""
 
     where: str
-    """What the user calls the place."""
+    """What the place is called on every machine: a path or a URL, without a slash at its end."""
     root: Path
     """The folder under which files are written on this machine."""
 
@@ -64,9 +64,6 @@ class Store(Protocol):
 
     def lock(self) -> AbstractContextManager[None]:
         """Keep a second command out while this one runs, where that is possible."""
-
-    def gdal_name(self, name: str) -> str:
-        """What GDAL opens a file by, on every machine."""
 
 
 def open_store(out: Path | str) -> Store:
@@ -130,9 +127,6 @@ class Folder:
 
     def lock(self) -> AbstractContextManager[None]:  # noqa: D102
         return locked(self.root, "region")
-
-    def gdal_name(self, name: str) -> str:  # noqa: D102
-        return str(self.path(name))
 
     def sweep(self) -> None:
         """Remove what killed writers left half-written."""
@@ -222,9 +216,6 @@ class Bucket:
     def lock(self) -> AbstractContextManager[None]:  # noqa: D102
         return nullcontext()
 
-    def gdal_name(self, name: str) -> str:  # noqa: D102
-        return gdal_name(f"{self.where}/{name}")
-
     def _said(self, name: str) -> str:
         return f"{self.where}/{name}"
 
@@ -232,10 +223,10 @@ class Bucket:
         return Bucket, (self.where,)
 
 
-def gdal_name(url: str) -> str:
-    """What GDAL calls an object."""
-    scheme, _, rest = url.partition("://")
-    return SCHEMES[scheme] + rest
+def gdal_name(name: str) -> str:
+    """What GDAL calls an object; other names stay as they are."""
+    scheme, _, rest = name.partition("://")
+    return SCHEMES[scheme] + rest if is_remote(name) else name
 
 
 def object_facts(url: str) -> list[object]:

@@ -188,7 +188,8 @@ def _source(
     band: Element, vrt: Path, piece: Piece, number: str, kind: str, block: dict[str, str]
 ) -> Element:
     source = SubElement(band, "SimpleSource")
-    local = piece.path.is_absolute() or piece.path.exists()
+    virtual = str(piece.path).startswith("/vsi")
+    local = not virtual and (piece.path.is_absolute() or piece.path.exists())
     name = os.path.relpath(piece.path, vrt.parent) if local else str(piece.path)
     SubElement(source, "SourceFilename", relativeToVRT=str(int(local))).text = name
     SubElement(source, "SourceBand").text = number
