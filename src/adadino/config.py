@@ -208,6 +208,9 @@ class CPGRConfig:
     """Initial scale of the guidance from the coarser prediction."""
     refiner: bool = True
     """Soft opening and closing of the finest prediction."""
+    block: Literal["gated", "lineage"] = added("gated")
+    """What ends a stage: `gated` is ours; `lineage` is ChangeDINO's, a likely reading of the
+    paper."""
 
     def __post_init__(self) -> None:
         _check(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from adadino.config import PRESETS
+from adadino.config import PRESETS, CPGRConfig
 from adadino.model.adadino import AdaDINO
 from adadino.model.cgla import Responses
 from adadino.model.cpgr import CPGR, WINDOW, Guidance, Stage, WindowAttention, psi
@@ -110,8 +110,7 @@ class Given(torch.nn.Module):
 def guided(route: float, fuse: float, width: int = 8) -> Stage:
     """A stage of noise under a guidance that is the same everywhere."""
     halves = [torch.full((1, width, 6, 5), value) for value in (route, fuse)]
-    own = Guidance(width, priors=0, alpha_pred=0.05, alpha_prior=0.05)
-    stage = randomise(Stage(width, own)).eval()
+    stage = randomise(Stage(CPGRConfig(width=width), 4, priors=0)).eval()
     stage.guidance = Given(torch.cat(halves, dim=1))
     return stage
 

@@ -104,6 +104,10 @@ class PortableSizes(Sizes):
         windows = x.reshape(B, C, m, side, n, side).permute(0, 2, 4, 3, 5, 1)
         return windows, mask.reshape(B * m * n, 1, 1, side * side)
 
+    def parts(self, size: int, part: int) -> int:
+        """See `Sizes.parts`."""
+        return _parts(size, part)
+
     def crop(self, x: Tensor, height: int, width: int) -> Tensor:
         """See `Sizes.crop`."""
         return _first(_first(x, 2, height), 3, width)

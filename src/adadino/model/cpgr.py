@@ -16,6 +16,8 @@ that meet both totals (tests/model); other decoders would meet them too:
   FFN. P5 has the window attention and its FFN only. Windows are 16 x 16, so attention is global at
   P5 and P4 of a 256-pixel input; there is no shift, since convolutions and the coarser stages cross
   the borders.
+- `cpgr.block=lineage` has the block of ChangeDINO instead (`lineage.py`), which meets both totals
+  too.
 - alpha_pred starts where the paper lets alpha_prior start, at 0.05.
 """
 
@@ -25,11 +27,14 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from adadino.config import Config
+from adadino.config import Config, CPGRConfig
 from adadino.model.cgla import Responses
+from adadino.model.lineage import GLOBAL, LAYER, ConvFFN, DifferentialAttention, ScaleNorm
 from adadino.model.sizes import Sizes
 
 WINDOW = 16
+COARSEST = 5
+"""The level of the pyramid that is decoded first."""
 
 
 class ChannelNorm(nn.LayerNorm):
@@ -103,25 +108,34 @@ class GatedFFN(nn.Module):
 class Residual(nn.Module):
     """A layer behind its own norm, added to what came in."""
 
-    def __init__(self, width: int, layer: nn.Module) -> None:
+    def __init__(self, norm: nn.Module, layer: nn.Module) -> None:
         super().__init__()
-        self.norm = ChannelNorm(width)
-        self.layer = layer
+        self.norm, self.layer = norm, layer
 
     def forward(self, x: Tensor) -> Tensor:
         """(B, C, h, w) -> the same."""
         return x + self.layer(self.norm(x))
 
 
-class AttentionBlock(nn.Sequential):
-    """Attention in windows, then between channels, each followed by an FFN."""
+def attention_block(config: CPGRConfig, level: int) -> nn.Sequential:
+    """Attention over places, then between channels, each followed by an FFN.
 
-    def __init__(self, width: int, *, channel_attention: bool) -> None:
-        hidden = 5 * width // 2
-        layers: list[nn.Module] = [WindowAttention(width, heads=4), GatedFFN(width, hidden)]
-        if channel_attention:
-            layers += [ChannelAttention(width, heads=8), GatedFFN(width, hidden)]
-        super().__init__(*(Residual(width, layer) for layer in layers))
+    Args:
+        config: `block` says whose.
+        level: Which level of the pyramid, 5 to 2.
+    """
+    width, layers = config.width, list[nn.Module]()
+    if config.block == "lineage":
+        spatial = DifferentialAttention(
+            width, heads=4, layer=LAYER[level], windows=level not in GLOBAL
+        )
+        layers = [spatial, ConvFFN(width), ChannelAttention(width, heads=8), ConvFFN(width)]
+        return nn.Sequential(*(Residual(ScaleNorm(width), layer) for layer in layers))
+    hidden = 5 * width // 2
+    layers = [WindowAttention(width, heads=4), GatedFFN(width, hidden)]
+    if level < COARSEST:
+        layers += [ChannelAttention(width, heads=8), GatedFFN(width, hidden)]
+    return nn.Sequential(*(Residual(ChannelNorm(width), layer) for layer in layers))
 
 
 def psi(p: Tensor) -> Tensor:
@@ -175,13 +189,16 @@ class Guidance(nn.Module):
 class Stage(nn.Module):
     """One refinement: route, fuse, attend, predict."""
 
-    def __init__(self, width: int, guidance: Guidance) -> None:
+    def __init__(self, config: CPGRConfig, level: int, *, priors: int) -> None:
         super().__init__()
-        self.guidance = guidance
+        width = config.width
+        self.guidance = Guidance(
+            width, priors=priors, alpha_pred=config.alpha_pred, alpha_prior=config.alpha_prior
+        )
         self.route = nn.Conv2d(2 * width, width, 1)
         self.merge = _conv_bn_silu(width)
         self.fuse = _conv_bn_silu(width)
-        self.block = AttentionBlock(width, channel_attention=True)
+        self.block = attention_block(config, level)
         self.head = nn.Conv2d(width, 2, 1)
 
     def forward(
@@ -206,19 +223,10 @@ class CPGR(nn.Module):
         cpgr = config.cpgr
         self.groups = config.groups
         self.priors = cpgr.prior if config.cgla.mode != "off" else ()
-        self.block = AttentionBlock(cpgr.width, channel_attention=False)
+        self.block = attention_block(cpgr, COARSEST)
         self.head = nn.Conv2d(cpgr.width, 2, 1)
         self.stages = nn.ModuleList(
-            Stage(
-                cpgr.width,
-                Guidance(
-                    cpgr.width,
-                    priors=len(self.priors),
-                    alpha_pred=cpgr.alpha_pred,
-                    alpha_prior=cpgr.alpha_prior,
-                ),
-            )
-            for _ in range(3)
+            Stage(cpgr, level, priors=len(self.priors)) for level in (4, 3, 2)
         )
 
     def forward(self, differences: list[Tensor], responses: Responses | None) -> list[Tensor]:
