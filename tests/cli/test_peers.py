@@ -15,6 +15,8 @@ from adadino.data.synthetic import write_dataset, write_geotiff_pair
 from adadino.errors import ConfigError
 from adadino.peers import PEERS
 from adadino.training.config import load_run
+from tests.peers.formula import formula
+from tests.peers.test_convert import FACTS
 
 pytestmark = pytest.mark.filterwarnings("ignore::adadino.errors.BackboneWarning")
 
@@ -145,7 +147,7 @@ def test_a_peer_s_history_has_no_settings_of_adadino(train):
         ),
         ("lite-unet", ["--augment.size", 80], "augment.size is 80, must be a multiple of the"),
         (
-            "unet",
+            "lite-unet",
             ["--train.momentum", 0.9],
             "train.momentum is 0.9, but adamw has betas of its own",
         ),
@@ -246,12 +248,12 @@ def test_what_info_says_next_starts_the_trunk_from_imagenet(adadino, name):
 
 def test_info_says_the_published_recipe_and_the_command_that_follows_it(adadino):
     card = json.loads(adadino("info", "bit", "--json").out)
-    recipe = {"optimizer": "sgd", "learning_rate": 0.01, "weight_decay": 5e-4, "momentum": 0.99}
+    recipe = {"optimizer": "sgd", "learning_rate": 0.01, "weight_decay": 5e-4, "momentum": 0.9}
     assert recipe.items() <= card["peer"]["recipe"].items()
-    flags = (
-        "--train.optimizer sgd --train.lr 0.01 --train.momentum 0.99 --train.weight_decay 0.0005"
-    )
-    assert card["next"] == f"adadino train --model bit --data DIR {flags}"
+    assert card["next"] == "adadino train --model bit --data DIR"  # which takes that recipe
+    assert "published recipe: sgd, learning rate 0.01, weight decay 0.0005" in adadino(
+        "info", "bit"
+    ).out.replace("\n", " ")
     assert json.loads(adadino("info", "lite-unet", "--json").out)["peer"]["recipe"] is None
     assert "changemamba is quoted only" in adadino("info", "changemamba").err
 
@@ -268,3 +270,16 @@ def test_info_of_a_peer_on_the_backbone_takes_a_preset(adadino):
     assert "3.55M" in people
     assert "513,000" in people
     assert "3,550,026" in people
+
+
+def test_a_released_checkpoint_becomes_a_folder_that_every_command_takes(adadino, tmp_path):
+    shapes = {n: tuple(s) for n, s in FACTS["fc-ef"]["tensors"].items()}
+    torch.save({n: t.float() for n, t in formula(shapes).items()}, tmp_path / "theirs.pth")
+    said = adadino("convert", "fc-ef", tmp_path / "theirs.pth", "-o", tmp_path / "ours")
+    assert said.code == 0, said.err
+    assert f"next: adadino evaluate {tmp_path / 'ours'}" in said.out
+    card = json.loads(adadino("info", tmp_path / "ours", "--json").out)
+    assert (card["peer"]["name"], card["trained"]) == ("fc-ef", True)
+    again = adadino("convert", "fc-ef", tmp_path / "theirs.pth", "-o", tmp_path / "ours")
+    assert (again.code, again.out) == (1, "")
+    assert "exists; give another --output, or --overwrite" in again.err

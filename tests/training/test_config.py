@@ -8,6 +8,7 @@ import pytest
 
 from adadino.config import PRESETS
 from adadino.errors import ConfigError
+from adadino.peers import PEERS
 from adadino.training.config import RunConfig, TrainConfig, load_run
 
 CONFIGS = Path(__file__).parents[2] / "configs"
@@ -99,3 +100,33 @@ def test_the_benchmarks_recipes_are_the_paper_s(name):
     assert (config.model.bscs.k, config.model.bscs.chunks) == (16, 16)
     assert config.augment == RunConfig().augment
     assert config.data.root == (f"data/{name}",)
+
+
+def test_a_peer_takes_its_published_recipe_unless_told_otherwise():
+    def told(*overrides: str) -> TrainConfig:
+        return load_run(None, ["model.peer=bit", *overrides], published=True).train
+
+    bit = told()
+    assert (bit.optimizer, bit.lr, bit.momentum, bit.weight_decay) == ("sgd", 0.01, 0.9, 5e-4)
+    assert (bit.batch, bit.accumulate, bit.epochs, bit.decay) == (8, 1, 200, "linear")
+    assert told("train.lr=0.1").lr == 0.1
+    assert told("train.lr=0.1").momentum == 0.9
+    assert (told("train.accumulate=4").batch, told("train.accumulate=4").accumulate) == (8, 4)
+    other = told("train.optimizer=adamw")  # no learning rate of sgd for another optimiser
+    assert (other.lr, other.momentum, other.decay) == (TrainConfig.lr, 0.0, "linear")
+
+
+def test_a_recipe_file_tells_otherwise(tmp_path):
+    (tmp_path / "run.yaml").write_text("train: {lr: 0.5, epochs: 3}")
+    train = load_run(tmp_path / "run.yaml", ["model.peer=snunet"], published=True).train
+    assert (train.lr, train.epochs, train.decay_every) == (0.5, 3, 8)
+
+
+def test_tables_keep_one_schedule_for_all():
+    assert load_run(None, ["model.peer=bit"]).train == TrainConfig()
+
+
+def test_every_published_recipe_is_a_valid_run():
+    for name, spec in PEERS.items():
+        train = load_run(None, [f"model.peer={name}"], published=True).train
+        assert spec.recipe is None or train.lr == spec.recipe.learning_rate

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+import torch
 
 from adadino.config import BSCSConfig
 from adadino.training.config import TrainConfig
@@ -47,3 +48,27 @@ def test_pretraining_warms_up_and_then_falls() -> None:
     assert rates[:5] == [0.25, 0.5, 0.75, 1.0, 1.0]
     assert rates[4:] == sorted(rates[4:], reverse=True)
     assert 0.01 < rates[-1] < 0.03
+
+
+def test_the_rates_of_the_released_peers():
+    """BIT: 1 - epoch / (epochs + 1). FC: ExponentialLR(0.95). SNUNet: StepLR(8, gamma=0.5)."""
+    linear = TrainConfig(decay="linear", min_lr=0.0)
+    assert [learning_rate(e, 4, linear) for e in range(4)] == pytest.approx([1, 0.8, 0.6, 0.4])
+    halved = TrainConfig(decay="exponential", decay_factor=0.5, decay_every=8, min_lr=0.0)
+    fading = TrainConfig(decay="exponential", min_lr=0.0)
+    model = torch.nn.Linear(1, 1)
+    for settings, scheduler in (
+        (halved, lambda o: torch.optim.lr_scheduler.StepLR(o, 8, 0.5)),
+        (fading, lambda o: torch.optim.lr_scheduler.ExponentialLR(o, 0.95)),
+    ):
+        optimizer = torch.optim.SGD(model.parameters(), lr=1.0)
+        theirs = scheduler(optimizer)
+        for epoch in range(20):
+            assert learning_rate(epoch, 100, settings) == pytest.approx(theirs.get_last_lr()[0])
+            optimizer.step()
+            theirs.step()
+
+
+def test_the_rate_never_falls_below_its_least():
+    settings = TrainConfig(decay="exponential", decay_factor=0.1, lr=1.0, min_lr=0.01)
+    assert [learning_rate(e, 9, settings) for e in range(4)] == pytest.approx([1, 0.1, 0.01, 0.01])

@@ -51,6 +51,7 @@ VERBS = (
     "prepare",
     "pretrain",
     "train",
+    "convert",
     "evaluate",
     "reproduce",
     "benchmark",

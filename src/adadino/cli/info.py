@@ -231,6 +231,8 @@ def show(card: dict[str, Any]) -> None:
     print_table(heading, ("", "ours", "paper"), rows)
     if peer is not None:
         typer.echo(f"{peer['title']}, {peer['citation']}: {peer['description']}")
+        if peer["recipe"] is not None:
+            typer.echo(f"published recipe: {_recipe(peer['recipe'])}")
     if card["depths"] is not None:
         typer.echo(f"CGLA after blocks {_list(card['depths'])}; pyramid from {_list(card['taps'])}")
     mean, std = card["normalization"]["mean"], card["normalization"]["std"]
@@ -245,6 +247,18 @@ def show(card: dict[str, Any]) -> None:
     if card["card"] is not None:
         typer.echo(f"card, with data, scores and limits: {card['card']}")
     typer.echo(f"next: {card['next']}")
+
+
+def _recipe(said: dict[str, Any]) -> str:
+    """A published recipe in words; `adadino train` takes it by default."""
+    parts = [said["optimizer"], f"learning rate {said['learning_rate']:g}"]
+    if said["weight_decay"] is not None:
+        parts.append(f"weight decay {said['weight_decay']:g}")
+    if said["momentum"]:
+        parts.append(f"momentum {said['momentum']:g}")
+    if said["train"]:
+        parts.append(f"{said['train']['epochs']} epochs of batches of {said['train']['batch']}")
+    return ", ".join([*parts, *([said["schedule"]] if said["schedule"] else [])])
 
 
 def _list(values: Any) -> str:
@@ -272,14 +286,8 @@ def _next(model: str | None, name: str, config: Config) -> str:
     source = "tiny" if config.backbone.name == "tiny" else "FILE"  # the bundled model's own
     weights = f" --model.backbone.weights {source}" if dino else ""
     spec = None if config.peer is None else PEERS[config.peer]
-    recipe = None if spec is None else spec.recipe
-    flags = needs = ""
+    needs = ""
     if spec is not None and spec.trunk:  # from random it would be another, weaker peer
         weights += " --model.stream.weights imagenet"
         needs = "    # pip install 'adadino[pretrain]'"
-    if recipe is not None:  # as published; without it a peer has AdaDINO's
-        flags = f" --train.optimizer {recipe.optimizer} --train.lr {recipe.learning_rate}"
-        flags += f" --train.momentum {recipe.momentum}" if recipe.momentum else ""
-        if recipe.weight_decay is not None:
-            flags += f" --train.weight_decay {recipe.weight_decay}"
-    return f"adadino train {what} --data DIR{weights}{flags}{needs}"
+    return f"adadino train {what} --data DIR{weights}{needs}"

@@ -56,7 +56,7 @@ def command(
         overrides.append(f"model.peer={'null' if model == 'adadino' else model}")
     if init is not None:
         overrides.append(f"init={init}")
-    run = load_run(config, overrides)
+    run = load_run(config, overrides, published=True)
     # Not in load_run: a recipe, or a table, gives one preset to all its models.
     given = any(item.startswith("preset=") for item in overrides)
     if given and run.model.peer is not None and not find_peer(run.model.peer).backbone:

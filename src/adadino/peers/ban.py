@@ -73,13 +73,16 @@ class BranchDecoder(nn.Module):
     def forward(self, maps: list[Tensor]) -> Tensor:
         """Four maps (2B, C_i, h_i, w_i), finest first -> (B, 2, h_1, w_1)."""
         grid = maps[0].shape[-2], maps[0].shape[-1]
-        same = [resize(project(x), grid) for project, x in zip(self.project, maps, strict=True)]
-        pair = torch.cat(
-            split_dates(self.fuse(torch.cat(same, dim=1))), dim=1
-        )  # (B, 2 WIDTH, h, w)
+        dates = zip(*map(split_dates, maps), strict=True)  # one after the other, as the original
+        pair = torch.cat([self.join(date, grid) for date in dates], dim=1)  # (B, 2 WIDTH, h, w)
         tokens = pair.flatten(2).transpose(1, 2)
         tokens = tokens + self.ffn(tokens, grid)
         return self.head(tokens.transpose(1, 2).unflatten(2, grid))
+
+    def join(self, maps: tuple[Tensor, ...], grid: tuple[int, int]) -> Tensor:
+        """Four maps (B, C_i, h_i, w_i) of one date -> (B, WIDTH, h_1, w_1)."""
+        same = [resize(project(x), grid) for project, x in zip(self.project, maps, strict=True)]
+        return self.fuse(torch.cat(same, dim=1))
 
 
 class BAN(FrozenPeer):

@@ -11,6 +11,8 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable
+from typing import TypeVar, cast
 
 import torch
 import torch.nn.functional as F
@@ -19,8 +21,10 @@ from torch import Tensor, nn
 from adadino.errors import ConfigError
 from adadino.model.detector import Detector, Normalize, Output
 from adadino.model.inputs import check_pair, pad_to_stride
+from adadino.model.pair import split_dates
 
 Triple = tuple[float, float, float]
+Maps = TypeVar("Maps", Tensor, list[Tensor])
 
 HALF: Triple = (0.5, 0.5, 0.5)
 """Mean and deviation that take [0, 1] to [-1, 1]."""
@@ -79,6 +83,20 @@ class Peer(Detector, ABC):
     def prepare_pair(self, before: Tensor, after: Tensor) -> Tensor:
         """Both dates as one normalised batch (2B, 3, H, W), first dates first."""
         return self.prepare(torch.cat((before, after)))
+
+    def per_date(self, encode: Callable[[Tensor], Maps], pair: Tensor) -> Maps:
+        """Encode both dates (2B, ...); while training, one date after the other.
+
+        The released models encode the dates in turn, so that BatchNorm takes its statistics from
+        one date at a time. Dates differ in brightness, and statistics of both together would train
+        another model. In inference nothing depends on the batch, and one pass is faster.
+        """
+        if not self.training:
+            return encode(pair)
+        first, second = (encode(date) for date in split_dates(pair))
+        if isinstance(first, Tensor):
+            return torch.cat((first, cast(Tensor, second)))
+        return [torch.cat(both) for both in zip(first, second, strict=True)]
 
 
 def resize(x: Tensor, size: tuple[int, int]) -> Tensor:

@@ -9,8 +9,10 @@ classified.
 As released (S4, encoder heads of 64 channels, decoder heads of 8): the fourth ResNet stage is left
 out and the third does not stride; attention is scaled by the token width, not the head's.
 The paper's 3.55M counts ImageNet's classifier (513,000 parameters), which is never run and which we
-do not have: without it the model has 3,037,026. The ResNet is random here; theirs began with
-ImageNet weights.
+do not have: without it the model has 3,037,026. The paper says that the ResNet begins with ImageNet
+weights. The released code loads them and then draws every convolution anew (normal, deviation
+0.02), so that only BatchNorm's running statistics are ImageNet's. Ours is random. The momentum of
+the released optimiser is 0.9; the paper says 0.99.
 """
 
 from __future__ import annotations
@@ -116,7 +118,7 @@ class BIT(Peer):
 
     def compare(self, before: Tensor, after: Tensor) -> tuple[Tensor, list[Tensor]]:
         """See `Peer.compare`."""
-        x = self.trunk(self.prepare_pair(before, after))
+        x = self.per_date(self.trunk, self.prepare_pair(before, after))
         x = self.reduce(F.interpolate(x, scale_factor=2.0))  # (2B, 32, H / 4, W / 4)
         tokens = self.relate(self.tokenize(x))
         grid = x.shape[-2:]

@@ -117,7 +117,7 @@ class FCSiamese(Peer):
 
     def compare(self, before: Tensor, after: Tensor) -> tuple[Tensor, list[Tensor]]:
         """See `Peer.compare`."""
-        *maps, deepest = self.encoder(self.prepare_pair(before, after))
+        *maps, deepest = self.per_date(self.encoder, self.prepare_pair(before, after))
         skips = [self.join(*split_dates(level)) for level in maps]
         return self.decoder(split_dates(deepest)[1], skips), []
 

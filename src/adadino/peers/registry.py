@@ -9,6 +9,7 @@ here.
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
@@ -32,6 +33,24 @@ class Recipe:
     """Momentum of sgd."""
     schedule: str = ""
     """The schedule in words; empty where it is not stated."""
+    train: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    """What else `adadino train` takes from it: batch, epochs, and the schedule as settings."""
+
+    def settings(self, told: Collection[str]) -> dict[str, Any]:
+        """The recipe as settings of a run, but for those that the user told otherwise.
+
+        An optimiser's learning rate means nothing to another one: with another optimiser, nothing
+        of the published one is left.
+        """
+        optimiser: dict[str, Any] = {"optimizer": self.optimizer, "lr": self.learning_rate}
+        if self.weight_decay is not None:
+            optimiser["weight_decay"] = self.weight_decay
+        if self.momentum:
+            optimiser["momentum"] = self.momentum
+        own = {**({} if "optimizer" in told else optimiser), **self.train}
+        if "batch" in own and not {"batch", "accumulate"}.isdisjoint(told):
+            del own["batch"], own["accumulate"]
+        return {name: value for name, value in own.items() if name not in told}
 
 
 @dataclass(frozen=True)
@@ -89,8 +108,23 @@ def _quoted(
 
 
 _FC = "R. Caye Daudt, B. Le Saux, A. Boulch, ICIP 2018"
-_FC_RECIPE = Recipe("adam", 1e-3, 1e-4, schedule="times 0.95 after each epoch")
-_TRANSFORMER = Recipe("adamw", 1e-4, 0.01, schedule="linear to zero")
+
+
+def _times(batch: int, epochs: int, decay: str, **more: Any) -> dict[str, Any]:
+    """Settings of a run: pairs per update, epochs, and how the learning rate falls."""
+    return {"batch": batch, "accumulate": 1, "epochs": epochs, "decay": decay, "min_lr": 0.0} | more
+
+
+_FC_RECIPE = Recipe(
+    "adam",
+    1e-3,
+    1e-4,
+    schedule="times 0.95 after each epoch",
+    train=_times(32, 50, "exponential", decay_factor=0.95),
+)
+_BIT_RECIPE = Recipe(
+    "sgd", 0.01, 5e-4, momentum=0.9, schedule="linear to zero", train=_times(8, 200, "linear")
+)
 
 _ALL = (
     PeerSpec(
@@ -132,19 +166,25 @@ _ALL = (
         "S. Fang, K. Li, J. Shao, Z. Li, GRSL 2022",
         "snunet.SNUNet",
         parameters=12.03e6,
-        recipe=Recipe("adamw", 1e-3, 0.01, schedule="halved every 8 epochs"),
+        recipe=Recipe(
+            "adamw",
+            1e-3,
+            0.01,
+            schedule="halved every 8 epochs",
+            train=_times(16, 100, "exponential", decay_factor=0.5, decay_every=8),
+        ),
         f1=_quoted(73.14, 87.70, 88.59, 78.56),
     ),
     PeerSpec(
         "bit",
         "BIT",
-        "A transformer over four semantic tokens of each date, on ResNet-18 (random here, ImageNet "
-        "in the paper, whose count includes ImageNet's unused classifier).",
+        "A transformer over four semantic tokens of each date, on ResNet-18 (random, as the code "
+        "that was released leaves it; the published count includes ImageNet's unused classifier).",
         "H. Chen, Z. Qi, Z. Shi, TGRS 2022",
         "bit.BIT",
         parameters=3.55e6,
         idle=513_000,
-        recipe=Recipe("sgd", 0.01, 5e-4, momentum=0.99, schedule="linear to zero"),
+        recipe=_BIT_RECIPE,
         f1=_quoted(79.62, 90.01, 90.03, 80.95),
     ),
     PeerSpec(
@@ -155,7 +195,9 @@ _ALL = (
         "W. G. C. Bandara, V. M. Patel, IGARSS 2022",
         "changeformer.ChangeFormer",
         parameters=41.03e6,
-        recipe=_TRANSFORMER,
+        recipe=Recipe(
+            "adamw", 1e-4, 0.01, schedule="linear to zero", train=_times(16, 200, "linear")
+        ),
         f1=_quoted(None, 90.30, 88.83, 77.54),
     ),
     PeerSpec(
@@ -166,7 +208,9 @@ _ALL = (
         "A. Codegoni, G. Lombardi, A. Ferrari, Neural Computing and Applications 2023",
         "tinycd.TinyCD",
         parameters=0.285e6,
-        recipe=Recipe("adamw", 3.568e-3, 9.45e-3, schedule="cosine to zero"),
+        recipe=Recipe(
+            "adamw", 3.568e-3, 9.45e-3, schedule="cosine to zero", train=_times(8, 100, "cosine")
+        ),
     ),
     PeerSpec(
         "unet",
@@ -175,7 +219,7 @@ _ALL = (
         "ImageNet weights in the paper).",
         "I. Corley, C. Robinson, A. Ortiz, ICLR ML4RS workshop 2024",
         "unet.UNet",
-        recipe=Recipe("sgd", 0.01, 5e-4, momentum=0.9, schedule="linear to zero"),
+        recipe=_BIT_RECIPE,
     ),
     PeerSpec(
         "lite-unet",

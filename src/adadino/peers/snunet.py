@@ -80,7 +80,10 @@ class SNUNet(Peer):
 
     def compare(self, before: Tensor, after: Tensor) -> tuple[Tensor, list[Tensor]]:
         """See `Peer.compare`."""
-        levels = self.encode(self.prepare_pair(before, after))
+        *maps, pooled = self.per_date(self.encode, self.prepare_pair(before, after))
+        # Per level, the maps that its nodes join; the deepest level is the second date's alone.
+        levels = [list(split_dates(level)) for level in maps]
+        levels.append([self.encoder[-1](split_dates(pooled)[1])])
         # What is enlarged out of column j: at first the second date's maps, then the nodes.
         column = [maps[-1] for maps in levels]
         for j in range(1, LAST + 1):
@@ -94,14 +97,13 @@ class SNUNet(Peer):
         outputs = levels[0][2:]  # X[0, 1] .. X[0, 4]
         return self.ensemble(outputs), []
 
-    def encode(self, x: Tensor) -> list[list[Tensor]]:
-        """Both dates (2B, 3, H, W) -> per level, the maps that its nodes join."""
-        levels: list[list[Tensor]] = []
+    def encode(self, x: Tensor) -> list[Tensor]:
+        """Images (B, 3, H, W) -> the maps of the first four levels, and the last one pooled."""
+        maps = []
         for unit in list(self.encoder)[:-1]:
-            x = unit(x)
-            levels.append(list(split_dates(x)))
-            x = F.max_pool2d(x, 2)
-        return [*levels, [self.encoder[-1](split_dates(x)[1])]]
+            maps.append(unit(x))
+            x = F.max_pool2d(maps[-1], 2)
+        return [*maps, x]
 
     def ensemble(self, outputs: list[Tensor]) -> Tensor:
         """Weigh four maps (B, 32, H, W) and classify."""

@@ -161,12 +161,19 @@ class TinyCD(Peer):
     def compare(self, before: Tensor, after: Tensor) -> tuple[Tensor, list[Tensor]]:
         """See `Peer.compare`."""
         images = self.prepare_pair(before, after)
-        stem, half, quarter, eighth = self.trunk
-        x = half(stem(images))
-        y = quarter(x)
-        masks = [mask(pair) for mask, pair in zip(self.masks, (images, x, y), strict=True)]
-        z = self.mix(eighth(y))
+        *finer, coarsest = self.per_date(self.encode, images)
+        masks = [mask(pair) for mask, pair in zip(self.masks, (images, *finer), strict=True)]
+        z = self.mix(coarsest)
         for up, mask in zip(self.ups, reversed(masks), strict=True):
             z = up(z, mask)
         logit = self.head(z)
         return torch.cat((torch.zeros_like(logit), logit), dim=1), []
+
+    def encode(self, x: Tensor) -> list[Tensor]:
+        """Images (B, 3, H, W) -> the trunk's maps at strides 2, 4, 8."""
+        stem, *stages = self.trunk
+        x, maps = stem(x), []
+        for stage in stages:
+            x = stage(x)
+            maps.append(x)
+        return maps

@@ -12,7 +12,7 @@ from adadino import schema
 from adadino.config import PRESETS, Config, preset
 from adadino.data.augment import AugmentConfig
 from adadino.errors import ConfigError
-from adadino.peers import takes
+from adadino.peers import find_peer, takes
 from adadino.source import read_settings
 
 
@@ -62,9 +62,15 @@ class TrainConfig:
     lr: float = 5e-4
     weight_decay: float = 5e-4
     min_lr: float = 1e-7
-    """Learning rate at which the cosine ends."""
+    """Learning rate below which it never falls; the cosine ends there."""
     schedule: Literal["epoch", "step"] = "epoch"
-    """Whether the cosine moves once an epoch or once an update."""
+    """Whether the learning rate moves once an epoch or once an update."""
+    decay: Literal["cosine", "linear", "exponential"] = schema.added("cosine")
+    """How the learning rate falls. cosine is the paper's; the others are for peers."""
+    decay_factor: float = schema.added(0.95)
+    """Of exponential: what the learning rate is multiplied with."""
+    decay_every: int = schema.added(1)
+    """Of exponential: epochs between two of these steps."""
     validate_every: int = 1
     """Epochs between validations; checkpoints are written after them."""
     bscs_warmup: int = 3
@@ -113,7 +119,15 @@ class TrainConfig:
         )
 
     def __post_init__(self) -> None:
-        for name in ("epochs", "batch", "accumulate", "validate_every", "devices", "nodes"):
+        for name in (
+            "epochs",
+            "batch",
+            "accumulate",
+            "validate_every",
+            "devices",
+            "nodes",
+            "decay_every",
+        ):
             if getattr(self, name) < 1:
                 raise ConfigError(f"train.{name} is {getattr(self, name)}, must be at least 1.")
         for name in ("weight_decay", "bscs_warmup", "lambda_start", "lambda_ramp", "lambda_max"):
@@ -121,6 +135,10 @@ class TrainConfig:
                 raise ConfigError(f"train.{name} is {getattr(self, name)}, must be at least 0.")
         if not 0 <= self.seed < 2**32:
             raise ConfigError(f"train.seed is {self.seed}, must be in 0..{2**32 - 1}.")
+        if not 0 < self.decay_factor <= 1:
+            raise ConfigError(f"train.decay_factor is {self.decay_factor}, must be in 0..1.")
+        if self.decay == "exponential" and self.schedule == "step":
+            raise ConfigError("train.decay=exponential counts epochs; set train.schedule=epoch.")
         if not 0 < self.lr < math.inf:
             raise ConfigError(f"train.lr is {self.lr}, must be above 0.")
         if self.epochs % self.validate_every:
@@ -169,12 +187,16 @@ class RunConfig:
                 )
 
 
-def load_run(path: Path | str | None, overrides: Sequence[str] = ()) -> RunConfig:
+def load_run(
+    path: Path | str | None, overrides: Sequence[str] = (), *, published: bool = False
+) -> RunConfig:
     """Read a run's YAML, lay dotted overrides over it and the preset under its model.
 
     Args:
         path: The YAML file; None starts from the defaults.
         overrides: Items such as `model.bscs.k=6`.
+        published: Whether a peer's published recipe takes the place of our defaults. The loss and
+            the augmentation stay ours.
     """
     file = schema.read_yaml(path) if path is not None else {}
     data = schema.override(file, overrides)
@@ -188,7 +210,15 @@ def load_run(path: Path | str | None, overrides: Sequence[str] = ()) -> RunConfi
     given = data.get("model", {})
     if not isinstance(given, Mapping):
         raise ConfigError(f"model must be a mapping of settings, not {schema.say(given)}.")
-    config = schema.build(RunConfig, {**data, "model": _merge(base, given)})
+    merged = _merge(base, given)
+    if (
+        published
+        and isinstance(merged["peer"], str)
+        and (recipe := find_peer(merged["peer"]).recipe)
+    ):
+        told = data.get("train") or {}
+        data = {**data, "train": {**recipe.settings(told), **told}}
+    config = schema.build(RunConfig, {**data, "model": merged})
     if (peer := config.model.peer) is None:
         return config
     written = schema.to_dict(config.model)

@@ -40,8 +40,18 @@ def lambda_cgla(epoch: float, settings: TrainConfig) -> float:
 
 
 def learning_rate(period: int, periods: int, settings: TrainConfig) -> float:
-    """Share of `lr` in a period, an epoch or an update: 1 in the first, `min_lr` in the last."""
-    return _cosine(min(period / max(periods - 1, 1), 1.0), settings.min_lr / settings.lr)
+    """Share of `lr` in a period, an epoch or an update.
+
+    The cosine is 1 in the first period and at `min_lr` in the last. The others are those of the
+    peers' released code: linear falls from 1 to 2 / (periods + 1), exponential by a factor every
+    few epochs.
+    """
+    low = settings.min_lr / settings.lr
+    if settings.decay == "linear":
+        return max(1 - period / (periods + 1), low)
+    if settings.decay == "exponential":
+        return max(settings.decay_factor ** (period // settings.decay_every), low)
+    return _cosine(min(period / max(periods - 1, 1), 1.0), low)
 
 
 def pretraining_rate(step: int, *, warmup: int, steps: int) -> float:
