@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from typing import TypeVar, cast
+from typing import TypeVar
 
 import torch
 import torch.nn.functional as F
@@ -95,7 +95,7 @@ class Peer(Detector, ABC):
             return encode(pair)
         first, second = (encode(date) for date in split_dates(pair))
         if isinstance(first, Tensor):
-            return torch.cat((first, cast(Tensor, second)))
+            return torch.cat((first, second))
         return [torch.cat(both) for both in zip(first, second, strict=True)]
 
 

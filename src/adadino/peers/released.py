@@ -29,6 +29,15 @@ from adadino.peers.base import Peer
 
 Rule = tuple[str, str | Callable[[re.Match[str]], str]]
 
+_CONV_ACT = ("conv", "act")
+_RESNET = {"conv": "conv", "bn": "norm", "downsample.": "shortcut."}
+_MIT = {
+    "attn.q": "attention.query", "attn.kv": "attention.key_value", "attn.proj": "attention.proj",
+    "attn.sr": "attention.shrink", "attn.norm": "attention.norm", "mlp.fc1": "ffn.up",
+    "mlp.fc2": "ffn.down", "mlp.dwconv.dwconv": "ffn.local",
+}  # fmt: skip
+_MBCONV = ("expand", "filter", "", "project")
+
 _TINYCD: tuple[Rule, ...] = (
     (r"_backbone\.0\.", "trunk.0.0."),
     (r"_backbone\.(\d)\.(\d)\.block\.(\d)\.(fc\d)?", lambda m: _mbconv(*m.groups())),
@@ -46,8 +55,6 @@ _TINYCD: tuple[Rule, ...] = (
     (r"_up\.(\d)\._convolution\.", r"ups.\1.conv."),
     (r"_classify\._linears\.(\d)\.(\d)", lambda m: f"head.{_flat(m[1], m[2])}"),
 )
-_CONV_ACT = ("conv", "act")
-_MBCONV = ("expand", "filter", "", "project")
 
 
 def _mbconv(stage: str, block: str, part: str, excitation: str | None) -> str:
@@ -89,7 +96,6 @@ _BIT: tuple[Rule, ...] = (
         for theirs, ours in _BIT_LAYER
     ),
 )
-_RESNET = {"conv": "conv", "bn": "norm", "downsample.": "shortcut."}
 
 _CHANGEFORMER: tuple[Rule, ...] = (
     (r"Tenc_x2\.patch_embed(\d)\.proj\.", lambda m: f"{_stage(m)}.embed."),
@@ -110,11 +116,6 @@ _CHANGEFORMER: tuple[Rule, ...] = (
     (r"TDec_x2\.dense_1x\.0\.(conv\d)\.conv2d\.", r"enlarge.1.\1."),
     (r"TDec_x2\.change_probability\.conv2d\.", "head."),
 )
-_MIT = {
-    "attn.q": "attention.query", "attn.kv": "attention.key_value", "attn.proj": "attention.proj",
-    "attn.sr": "attention.shrink", "attn.norm": "attention.norm", "mlp.fc1": "ffn.up",
-    "mlp.fc2": "ffn.down", "mlp.dwconv.dwconv": "ffn.local",
-}  # fmt: skip
 
 
 def _stage(match: re.Match[str]) -> str:
@@ -233,8 +234,10 @@ def _rename(peer: str, name: str) -> str:
 
 
 def _read(path: Path) -> dict[str, Tensor]:
-    scalar = np.float64(0).__reduce__()[0]  # numpy's constructor of numbers: scores beside tensors
-    numbers = [(scalar, f"numpy.{core}.multiarray.scalar") for core in ("core", "_core")]
+    scalar: Any = np.float64(0).__reduce__()[
+        0
+    ]  # numpy's constructor of numbers: scores beside tensors
+    numbers: list[Any] = [(scalar, f"numpy.{core}.multiarray.scalar") for core in ("core", "_core")]
     try:
         with torch.serialization.safe_globals([*numbers, np.dtype, type(np.dtype(np.float64))]):
             held: Any = torch.load(path, map_location="cpu", weights_only=True)
