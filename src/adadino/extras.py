@@ -23,7 +23,8 @@ EXTRAS = {
 
 def extra_with(module: str) -> str | None:
     """The extra that brings a module that is missing; None if it is in no extra."""
-    known = {"skimage": "scikit-image", "affine": "rasterio", "multipart": "python-multipart"}
+    known = {"skimage": "scikit-image", "affine": "rasterio", "fpdf": "fpdf2"}
+    known["multipart"] = "python-multipart"
     top = module.partition(".")[0]
     package = known.get(top, top).replace("_", "-")
     try:
