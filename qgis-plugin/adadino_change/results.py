@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections import deque
 from pathlib import Path
+from typing import Callable
 
 from qgis.core import (
     QgsLayerTreeGroup,
@@ -19,13 +20,22 @@ _kept: deque[QgsProcessingLayerPostProcessorInterface] = deque(maxlen=256)
 """QGIS keeps no reference to what is called after loading, so we do."""
 
 
-def dress(context: QgsProcessingContext, paths: list[str], group: str) -> None:
+Finish = Callable[[QgsMapLayer], None]
+
+
+def dress(
+    context: QgsProcessingContext,
+    paths: list[str],
+    group: str,
+    finish: Finish | None = None,
+) -> None:
     """Have the layers that QGIS will load get their styles and one group.
 
     Args:
         context: Where QGIS keeps which layers it will load.
         paths: The files, the one to be drawn on top first.
         group: Title of the group.
+        finish: What else to do with each layer, once it is there.
     """
     for rank, path in enumerate(path for path in paths if path):
         if not context.willLoadLayerOnCompletion(path):
@@ -35,7 +45,7 @@ def dress(context: QgsProcessingContext, paths: list[str], group: str) -> None:
         if grouped:
             details.groupName = group
             details.layerSortKey = -rank
-        dresser = _Dresser(path, "" if grouped else group, rank)
+        dresser = _Dresser(path, "" if grouped else group, rank, finish)
         _kept.append(dresser)
         details.setPostProcessor(dresser)
 
@@ -43,10 +53,10 @@ def dress(context: QgsProcessingContext, paths: list[str], group: str) -> None:
 class _Dresser(QgsProcessingLayerPostProcessorInterface):
     """Styles one layer and puts it into its group."""
 
-    def __init__(self, path: str, group: str, rank: int) -> None:
+    def __init__(self, path: str, group: str, rank: int, finish: Finish | None) -> None:
         super().__init__()
         self.style = Path(path).with_suffix(".qml")
-        self.group, self.rank = group, rank
+        self.group, self.rank, self.finish = group, rank, finish
 
     def postProcessLayer(
         self, layer: QgsMapLayer, context: QgsProcessingContext, feedback: QgsProcessingFeedback
@@ -55,6 +65,8 @@ class _Dresser(QgsProcessingLayerPostProcessorInterface):
         if self.style.is_file():
             layer.loadNamedStyle(str(self.style))
             layer.triggerRepaint()
+        if self.finish is not None:
+            self.finish(layer)
         if self.group:
             self._move(layer, context.project() or QgsProject.instance())
 

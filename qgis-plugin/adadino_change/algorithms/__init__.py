@@ -2,6 +2,8 @@
 """One file for each algorithm, on a shared base."""
 
 from .detect import DetectChange
+from .detect_area import DetectChangeInArea
+from .export_review import ExportForReview
 
-ALGORITHMS = (DetectChange,)
+ALGORITHMS = (DetectChange, DetectChangeInArea, ExportForReview)
 """In the order of an analyst's work."""

@@ -17,12 +17,12 @@ from qgis.core import (
 )
 from qgis.PyQt.QtGui import QIcon
 
-from ..command.abilities import check_able, options_of, version_of
+from ..command.abilities import check_able, version_of
 from ..command.arguments import Call
 from ..command.errors import CommandError
 from ..command.progress import Line
 from ..command.run import Finished, run_command
-from ..command.sources import raster_source
+from ..command.sources import check_model, raster_source
 from ..settings import the_command
 
 ICON = str(Path(__file__).parents[1] / "icon.svg")
@@ -93,13 +93,24 @@ class CommandAlgorithm(QgsProcessingAlgorithm):
         parameter.setFlags(parameter.flags() | QgsProcessingParameterDefinition.FlagAdvanced)
         self.addParameter(parameter)
 
-    def optional_number(
+    def number(
         self, parameters: dict[str, Any], name: str, context: QgsProcessingContext
     ) -> float | None:
         """Return a number, or None where the user left it to the command."""
         if parameters.get(name) in (None, ""):
             return None
         return self.parameterAsDouble(parameters, name, context)
+
+    def model(self, parameters: dict[str, Any], context: QgsProcessingContext) -> str:
+        """Return the model that the user chose; empty for the command's own.
+
+        Raises:
+            CommandError: It is gone.
+        """
+        model = self.parameterAsString(parameters, "MODEL", context)
+        if model:
+            check_model(model)
+        return model
 
     def raster(
         self,
@@ -146,10 +157,6 @@ class CommandAlgorithm(QgsProcessingAlgorithm):
         finished = run_command(words, on_line=report, is_cancelled=feedback.isCanceled)
         feedback.setProgress(100)
         return finished
-
-    def knows(self, option: str, *verb: str) -> bool:
-        """Say whether the installed command has an option."""
-        return option in options_of(the_command(), *verb)
 
 
 class _Report:

@@ -11,9 +11,7 @@ from qgis.core import (
     QgsProcessingOutputNumber,
     QgsProcessingParameterBoolean,
     QgsProcessingParameterDateTime,
-    QgsProcessingParameterFile,
     QgsProcessingParameterFileDestination,
-    QgsProcessingParameterNumber,
     QgsProcessingParameterRasterDestination,
     QgsProcessingParameterRasterLayer,
     QgsProcessingParameterString,
@@ -22,9 +20,9 @@ from qgis.core import (
 
 from ..command.arguments import Call
 from ..command.errors import CommandError
-from ..command.sources import check_model
 from ..results import dress
 from .base import CommandAlgorithm
+from .parameters import model, optional_number
 
 
 class DetectChange(CommandAlgorithm):
@@ -47,16 +45,9 @@ class DetectChange(CommandAlgorithm):
         self.addParameter(QgsProcessingParameterRasterLayer("BEFORE", "Image before"))
         self.addParameter(QgsProcessingParameterRasterLayer("AFTER", "Image after"))
         self.add_place()
+        self.addParameter(model())
         self.addParameter(
-            QgsProcessingParameterFile(
-                "MODEL",
-                "Model folder or .onnx file (empty: the model that comes with adadino)",
-                behavior=QgsProcessingParameterFile.Folder,
-                optional=True,
-            )
-        )
-        self.addParameter(
-            _number("MIN_AREA", "Smallest change to keep, in square metres", least=0.0)
+            optional_number("MIN_AREA", "Smallest change to keep, in square metres", least=0.0)
         )
         self.add_settings()
         self.add_results()
@@ -68,7 +59,9 @@ class DetectChange(CommandAlgorithm):
         """Declare what most users never change."""
         date = QgsProcessingParameterDateTime.Date
         for parameter in (
-            _number("THRESHOLD", "Probability from which a pixel changed", least=0.0, most=1.0),
+            optional_number(
+                "THRESHOLD", "Probability from which a pixel changed", least=0.0, most=1.0
+            ),
             QgsProcessingParameterString(
                 "BANDS", "Bands for red, green, blue, such as 3,2,1", optional=True
             ),
@@ -157,12 +150,9 @@ class DetectChange(CommandAlgorithm):
         self, call: Call, parameters: dict[str, Any], context: QgsProcessingContext
     ) -> None:
         """Pass on what the user set, and nothing else: the command has the defaults."""
-        model = self.parameterAsString(parameters, "MODEL", context)
-        if model:
-            check_model(model)
-        call.add("--model", model)
+        call.add("--model", self.model(parameters, context))
         for name in ("MIN_AREA", "THRESHOLD"):
-            value = self.optional_number(parameters, name, context)
+            value = self.optionaloptional_number(parameters, name, context)
             call.add(f"--{name.lower().replace('_', '-')}", value)
         call.add("--bands", self.parameterAsString(parameters, "BANDS", context))
         call.add("--scale", self.parameterAsString(parameters, "SCALE", context))
@@ -201,17 +191,3 @@ _OUTPUTS = {
     "REPORT": "--report",
 }
 """The command's options for the outputs."""
-
-
-def _number(
-    name: str, title: str, *, least: float, most: float = 1e12
-) -> QgsProcessingParameterNumber:
-    """A number that may be left to the command."""
-    return QgsProcessingParameterNumber(
-        name,
-        title,
-        type=QgsProcessingParameterNumber.Double,
-        optional=True,
-        minValue=least,
-        maxValue=most,
-    )

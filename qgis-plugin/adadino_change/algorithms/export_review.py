@@ -1,0 +1,119 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""*Export for review*: a map's polygons as a layer to judge, one by one."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from qgis.core import (
+    QgsProcessing,
+    QgsProcessingContext,
+    QgsProcessingFeedback,
+    QgsProcessingOutputFolder,
+    QgsProcessingOutputLayerDefinition,
+    QgsProcessingOutputNumber,
+    QgsProcessingParameterNumber,
+    QgsProcessingParameterRasterLayer,
+    QgsProcessingParameterVectorDestination,
+)
+
+from ..command.arguments import Call
+from ..command.errors import CommandError
+from ..results import dress
+from ..review.style import prepare
+from .base import CommandAlgorithm
+from .parameters import optional_number
+
+
+class ExportForReview(CommandAlgorithm):
+    """Runs `adadino judge start` and `adadino judge export`."""
+
+    NAME = "exportforreview"
+    TITLE = "Export for review"
+    TAGS = ("judge", "verdict", "validate")
+    HELP = (
+        "Makes a layer of the changed areas to judge: right, wrong or unsure. A random sample "
+        "comes first, because it says how right the map is; then those of which the model is "
+        "least certain, if the probability is given.\n\n"
+        "Open Raster > adadino > Review changes to judge them by key. Draw changes that were "
+        "missed into the same layer.\n\n"
+        "Beside the layer a folder with the ending .review keeps which map is judged. If it is "
+        "there already, the review goes on and the verdicts in it are kept."
+    )
+
+    def initAlgorithm(self, configuration: dict[str, Any] | None = None) -> None:
+        """Declare inputs, settings and outputs."""
+        self.addParameter(QgsProcessingParameterRasterLayer("MASK", "Change mask"))
+        self.addParameter(
+            QgsProcessingParameterRasterLayer("PROBABILITY", "Change probability", optional=True)
+        )
+        self.addParameter(
+            optional_number("MIN_AREA", "Do not judge smaller areas, in square metres", least=0.0)
+        )
+        whole = QgsProcessingParameterNumber.Integer
+        self.add_advanced(
+            optional_number("SAMPLE", "Areas in the random sample", least=1, type=whole)
+        )
+        self.addParameter(
+            QgsProcessingParameterVectorDestination("POLYGONS", "Areas to judge (GeoPackage)")
+        )
+        self.addOutput(QgsProcessingOutputFolder("REVIEW", "Folder of the review"))
+        self.addOutput(QgsProcessingOutputNumber("POLYGON_COUNT", "Number of areas to judge"))
+
+    def checkParameterValues(
+        self, parameters: dict[str, Any], context: QgsProcessingContext
+    ) -> tuple[bool, str]:
+        """Refuse a temporary layer: QGIS deletes it on closing, with all verdicts."""
+        target = parameters.get("POLYGONS")
+        if isinstance(target, QgsProcessingOutputLayerDefinition):
+            target = target.sink.staticValue()
+        if target == QgsProcessing.TEMPORARY_OUTPUT:
+            return False, (
+                "Choose a file for the areas to judge: QGIS deletes a temporary layer when it "
+                "closes, and the verdicts would be lost."
+            )
+        return super().checkParameterValues(parameters, context)
+
+    def work(
+        self,
+        parameters: dict[str, Any],
+        context: QgsProcessingContext,
+        feedback: QgsProcessingFeedback,
+    ) -> dict[str, Any]:
+        """Begin the review if it is not there, and write its layer."""
+        polygons = self.parameterAsOutputLayer(parameters, "POLYGONS", context)
+        if Path(polygons).suffix.lower() != ".gpkg":
+            raise CommandError(
+                f"{polygons} cannot keep verdicts well; end the name of the layer in .gpkg."
+            )
+        folder = Path(polygons).with_suffix(".review")
+        if (folder / "review.json").exists():
+            feedback.pushInfo(f"{folder} holds a review already; it goes on.")
+        else:
+            self.run_call(self._start(parameters, context, feedback, folder), feedback)
+        call = Call(("judge", "export"), positional=[str(folder)])
+        call.add("--vector", polygons)
+        call.add("--overwrite", True)
+        self.run_call(call, feedback)
+        status = self.run_call(Call(("judge", "status"), positional=[str(folder)]), feedback)
+        dress(context, [polygons], f"Review of {folder.stem}", finish=prepare)
+        count = int(status.facts.get("polygons", 0))
+        feedback.pushInfo(f"{count} areas to judge: open Raster > adadino > Review changes.")
+        return {"POLYGONS": polygons, "REVIEW": str(folder), "POLYGON_COUNT": count}
+
+    def _start(
+        self,
+        parameters: dict[str, Any],
+        context: QgsProcessingContext,
+        feedback: QgsProcessingFeedback,
+        folder: Path,
+    ) -> Call:
+        mask, _ = self.raster(parameters, "MASK", context, feedback)
+        call = Call(("judge", "start"), positional=[mask])
+        call.add("--output", folder)
+        if parameters.get("PROBABILITY"):
+            call.add("--probability", self.raster(parameters, "PROBABILITY", context, feedback)[0])
+        call.add("--min-area", self.number(parameters, "MIN_AREA", context))
+        call.add("--sample", self.number(parameters, "SAMPLE", context))
+        return call
