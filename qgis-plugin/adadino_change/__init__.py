@@ -23,9 +23,12 @@ class _Incomplete:
 
     def __init__(self, iface: Any, error: ImportError) -> None:
         self.iface = iface
+        way_out = "Enable Processing in Plugins > Manage and Install Plugins, or update QGIS."
+        if (error.name or "").startswith(__name__):
+            way_out = "A part of the plugin itself is missing: install its zip again."
         self.reason = (
-            f"adadino needs QGIS 3.22 or newer with its Processing plugin, and found: {error}. "
-            "Enable Processing in Plugins > Manage and Install Plugins, or update QGIS."
+            "adadino cannot start. It needs QGIS 3.22 or newer with the Processing plugin, and "
+            f"found: {error}. {way_out}"
         )
 
     def initProcessing(self) -> None:

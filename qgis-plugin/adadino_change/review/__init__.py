@@ -1,0 +1,2 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""Judging the changed areas one by one. `session` needs no QGIS."""

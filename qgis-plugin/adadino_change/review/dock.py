@@ -1,0 +1,172 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""The panel *Review changes*: A right, R wrong, U unsure, J next, K previous, Z undo."""
+
+from __future__ import annotations
+
+from typing import Any, Callable
+
+from qgis.core import (
+    NULL,
+    QgsCoordinateTransform,
+    QgsGeometry,
+    QgsMapLayerProxyModel,
+    QgsProject,
+    QgsRectangle,
+    QgsVectorLayer,
+)
+from qgis.gui import QgsMapLayerComboBox
+from qgis.PyQt.QtCore import Qt
+from qgis.PyQt.QtGui import QKeySequence
+from qgis.PyQt.QtWidgets import (
+    QDockWidget,
+    QGridLayout,
+    QLabel,
+    QLineEdit,
+    QPushButton,
+    QShortcut,
+    QVBoxLayout,
+    QWidget,
+)
+
+from ..command.errors import CommandError
+from .layer import read_areas, write_verdict
+from .session import Change, Session
+from .style import prepare
+
+MARGIN = 2.5
+"""How much wider the view is than the area that is judged."""
+SHOWN = ("id", "list", "area_m2", "prob_mean", "note")
+"""Columns whose values the panel shows."""
+
+
+class ReviewDock(QDockWidget):
+    """Steps through the areas of a layer and takes verdicts by key."""
+
+    def __init__(self, iface: Any) -> None:
+        super().__init__("Review changes", iface.mainWindow())
+        self.setObjectName("AdadinoReview")
+        self.canvas = iface.mapCanvas()
+        self.session = Session([])
+        self.buttons: list[QPushButton] = []
+        self.shortcuts: list[QShortcut] = []
+        self.layers = QgsMapLayerComboBox()
+        self.layers.setFilters(QgsMapLayerProxyModel.PolygonLayer)
+        self.status, self.facts = QLabel(), QLabel()
+        self.note = QLineEdit()
+        self.note.setPlaceholderText("Note to the next verdict")
+        self._lay_out()
+        self.layers.layerChanged.connect(self.open)
+        self.visibilityChanged.connect(self._listen)
+        self.open(self.layers.currentLayer())
+
+    def _lay_out(self) -> None:
+        body, column, buttons = QWidget(), QVBoxLayout(), QGridLayout()
+        title = QLabel("Layer that Export for review wrote")
+        for widget in (title, self.layers, self.status, self.facts, self.note):
+            if isinstance(widget, QLabel):
+                widget.setWordWrap(True)
+            column.addWidget(widget)
+        for place, (text, key, act) in enumerate(self._acts()):
+            button = QPushButton(f"{text} ({key})")
+            button.clicked.connect(act)
+            buttons.addWidget(button, place // 3, place % 3)
+            self.buttons.append(button)
+            # Where the map or the panel has the keyboard; a letter in the note stays a letter.
+            for owner in (self, self.canvas):
+                shortcut = QShortcut(QKeySequence(key), owner)
+                shortcut.setContext(Qt.ShortcutContext.WidgetWithChildrenShortcut)
+                shortcut.activated.connect(act)
+                self.shortcuts.append(shortcut)
+        column.addLayout(buttons)
+        column.addStretch()
+        body.setLayout(column)
+        self.setWidget(body)
+
+    def _acts(self) -> list[tuple[str, str, Callable[..., None]]]:
+        return [
+            ("Right", "A", lambda *_: self.judge("right")),
+            ("Wrong", "R", lambda *_: self.judge("wrong")),
+            ("Unsure", "U", lambda *_: self.judge("unsure")),
+            ("Previous", "K", lambda *_: self.step(-1)),
+            ("Next", "J", lambda *_: self.step(1)),
+            ("Undo", "Z", lambda *_: self.undo()),
+        ]
+
+    def _listen(self, visible: bool) -> None:
+        """Give the keys of the map back while the panel is closed."""
+        for shortcut in self.shortcuts:
+            shortcut.setEnabled(visible)
+
+    def open(self, layer: QgsVectorLayer | None) -> None:
+        """Begin with a layer, or say why it cannot be judged."""
+        self.session = Session([])
+        if layer is None:
+            self._say("Add the layer that Export for review wrote.")
+            return
+        try:
+            self.session = Session(read_areas(layer))
+        except CommandError as error:
+            self._say(str(error))
+            return
+        prepare(layer)
+        self.show_current()
+
+    def judge(self, verdict: str) -> None:
+        """Judge the current area and fly to the next."""
+        change = self.session.judge(verdict)
+        if change is not None and self._write(change, self.note.text() or None):
+            self.note.clear()
+            self.show_current()
+
+    def undo(self) -> None:
+        """Take the last verdict back."""
+        change = self.session.undo()
+        if change is not None and self._write(change):
+            self.show_current()
+
+    def step(self, by: int) -> None:
+        """Look at the next area or the one before."""
+        self.session.step(by)
+        self.show_current()
+
+    def show_current(self) -> None:
+        """Fly to the current area and say what is known of it."""
+        layer, area = self.layers.currentLayer(), self.session.current
+        self._say(self.session.counts())
+        if layer is None or area is None:
+            return
+        feature = layer.getFeature(area.fid)
+        texts = []
+        for name in SHOWN:
+            value = feature[name] if feature.fieldNameIndex(name) >= 0 else None
+            if value not in (None, NULL):
+                texts.append(
+                    f"{name} {value:.4g}" if isinstance(value, float) else f"{name} {value}"
+                )
+        self.facts.setText(f"{area.verdict or 'to judge'}: {', '.join(texts)}")
+        layer.selectByIds([area.fid])
+        self.canvas.setExtent(self._view(layer, feature.geometry()))
+        self.canvas.refresh()
+
+    def _view(self, layer: QgsVectorLayer, outline: QgsGeometry) -> QgsRectangle:
+        target = self.canvas.mapSettings().destinationCrs()
+        move = QgsCoordinateTransform(layer.crs(), target, QgsProject.instance())
+        box = move.transformBoundingBox(outline.boundingBox())
+        box.scale(MARGIN)
+        return box
+
+    def _write(self, change: Change, note: str | None = None) -> bool:
+        layer = self.layers.currentLayer()
+        try:
+            write_verdict(layer, change, note)
+        except CommandError as error:
+            self.open(layer)  # show what is in the file, not what was meant
+            self._say(str(error))
+            return False
+        return True
+
+    def _say(self, text: str) -> None:
+        self.status.setText(text)
+        self.facts.clear()
+        for button in self.buttons:
+            button.setEnabled(self.session.current is not None)
