@@ -39,7 +39,8 @@ class ExportForReview(CommandAlgorithm):
         "Open Raster > adadino > Review changes to judge them by key. Draw changes that were "
         "missed into the same layer.\n\n"
         "Beside the layer a folder with the ending .review keeps which map is judged. If it is "
-        "there already, the review goes on and the verdicts in it are kept."
+        "there already, the review goes on: the verdicts in the layer are taken over, then it is "
+        "written again."
     )
 
     def initAlgorithm(self, configuration: dict[str, Any] | None = None) -> None:
@@ -90,6 +91,9 @@ class ExportForReview(CommandAlgorithm):
         folder = Path(polygons).with_suffix(".review")
         if (folder / "review.json").exists():
             feedback.pushInfo(f"{folder} holds a review already; it goes on.")
+            if Path(polygons).exists():  # its verdicts first, for it is about to be replaced
+                take = Call(("judge", "import"), positional=[str(folder), polygons])
+                self.run_call(take, feedback)
         else:
             self.run_call(self._start(parameters, context, feedback, folder), feedback)
         call = Call(("judge", "export"), positional=[str(folder)])

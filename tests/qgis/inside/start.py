@@ -15,6 +15,46 @@ from qgis.core import QgsApplication, QgsProcessingFeedback, QgsProject
 PROFILE = Path(os.environ["QGIS_CUSTOM_CONFIG_PATH"], "profiles", "default")
 
 
+class Window:
+    """A main window with a map, and as much of QGIS's interface as a plugin asks for."""
+
+    def __init__(self) -> None:
+        self.iface = self
+
+    def build(self) -> None:
+        from qgis.gui import QgsMapCanvas
+        from qgis.PyQt.QtWidgets import QMainWindow
+
+        self.main, self.canvas = QMainWindow(), QgsMapCanvas()
+        self.main.setCentralWidget(self.canvas)
+        self.main.resize(1000, 640)
+        self.actions: list[object] = []
+
+    def show(self) -> None:
+        self.main.show()
+        self.main.activateWindow()
+        QgsApplication.processEvents()
+
+    def mainWindow(self) -> object:
+        return self.main
+
+    def mapCanvas(self) -> object:
+        return self.canvas
+
+    def addPluginToRasterMenu(self, menu: str, action: object) -> None:
+        self.actions.append(action)
+
+    def removePluginRasterMenu(self, menu: str, action: object) -> None:
+        self.actions.remove(action)
+
+    def addDockWidget(self, area: object, dock: object) -> None:
+        self.main.addDockWidget(area, dock)
+        QgsApplication.processEvents()
+
+    def removeDockWidget(self, dock: object) -> None:
+        self.main.removeDockWidget(dock)
+
+
 def start(command: str, *, windows: bool = False, iface: object = None):
     """Return the application and the plugin; `command` is what the plugin's setting says."""
     app = QgsApplication([], windows, str(PROFILE))
@@ -30,7 +70,8 @@ def start(command: str, *, windows: bool = False, iface: object = None):
     from adadino_change import classFactory
 
     plugin = classFactory(iface)
-    if windows and iface is not None:
+    if iface is not None:
+        iface.build()
         plugin.initGui()
     else:
         plugin.initProcessing()
