@@ -1,9 +1,17 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 """One file for each algorithm, on a shared base."""
 
+from .assess import AssessAccuracy
+from .assess_sample import DrawSample
 from .detect import DetectChange
 from .detect_area import DetectChangeInArea
 from .export_review import ExportForReview
 
-ALGORITHMS = (DetectChange, DetectChangeInArea, ExportForReview)
+ALGORITHMS = (
+    DetectChange,
+    DetectChangeInArea,
+    ExportForReview,
+    DrawSample,
+    AssessAccuracy,
+)
 """In the order of an analyst's work."""

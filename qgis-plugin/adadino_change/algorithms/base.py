@@ -22,7 +22,7 @@ from ..command.arguments import Call
 from ..command.errors import CommandError
 from ..command.progress import Line
 from ..command.run import Finished, run_command
-from ..command.sources import check_model, raster_source
+from ..command.sources import check_model, raster_source, vector_file
 from ..settings import the_command
 
 ICON = str(Path(__file__).parents[1] / "icon.svg")
@@ -140,6 +140,26 @@ class CommandAlgorithm(QgsProcessingAlgorithm):
                 "Raster > Projections > Assign Projection writes it into the file."
             )
         return source, layer
+
+    def judged_file(
+        self, parameters: dict[str, Any], name: str, context: QgsProcessingContext
+    ) -> str:
+        """Return the file of a layer with verdicts.
+
+        Raises:
+            CommandError: The layer is no file, or verdicts in it are not saved.
+        """
+        layer = self.parameterAsVectorLayer(parameters, name, context)
+        if layer is None:
+            raise CommandError(
+                f"{parameters.get(name)!r} is no layer that QGIS opens; choose another."
+            )
+        if layer.isEditable() and layer.isModified():
+            raise CommandError(
+                f"The layer {layer.name()!r} has edits that are not saved; save them (Layer > Save "
+                "Layer Edits) and run this again."
+            )
+        return vector_file(layer.source(), layer.providerType(), layer.name())
 
     def run_call(self, call: Call, feedback: QgsProcessingFeedback) -> Finished:
         """Run the command with progress and cancel; return what it printed.

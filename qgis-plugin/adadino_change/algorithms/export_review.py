@@ -7,26 +7,22 @@ from pathlib import Path
 from typing import Any
 
 from qgis.core import (
-    QgsProcessing,
     QgsProcessingContext,
     QgsProcessingFeedback,
     QgsProcessingOutputFolder,
-    QgsProcessingOutputLayerDefinition,
     QgsProcessingOutputNumber,
     QgsProcessingParameterNumber,
     QgsProcessingParameterRasterLayer,
-    QgsProcessingParameterVectorDestination,
 )
 
 from ..command.arguments import Call
-from ..command.errors import CommandError
 from ..results import dress
 from ..review.style import prepare
-from .base import CommandAlgorithm
+from .kept import KeptLayer
 from .parameters import optional_number
 
 
-class ExportForReview(CommandAlgorithm):
+class ExportForReview(KeptLayer):
     """Runs `adadino judge start` and `adadino judge export`."""
 
     NAME = "exportforreview"
@@ -56,25 +52,9 @@ class ExportForReview(CommandAlgorithm):
         self.add_advanced(
             optional_number("SAMPLE", "Areas in the random sample", least=1, type=whole)
         )
-        self.addParameter(
-            QgsProcessingParameterVectorDestination("POLYGONS", "Areas to judge (GeoPackage)")
-        )
+        self.add_kept_layer("Areas to judge")
         self.addOutput(QgsProcessingOutputFolder("REVIEW", "Folder of the review"))
         self.addOutput(QgsProcessingOutputNumber("POLYGON_COUNT", "Number of areas to judge"))
-
-    def checkParameterValues(
-        self, parameters: dict[str, Any], context: QgsProcessingContext
-    ) -> tuple[bool, str]:
-        """Refuse a temporary layer: QGIS deletes it on closing, with all verdicts."""
-        target = parameters.get("POLYGONS")
-        if isinstance(target, QgsProcessingOutputLayerDefinition):
-            target = target.sink.staticValue()
-        if target == QgsProcessing.TEMPORARY_OUTPUT:
-            return False, (
-                "Choose a file for the areas to judge: QGIS deletes a temporary layer when it "
-                "closes, and the verdicts would be lost."
-            )
-        return super().checkParameterValues(parameters, context)
 
     def work(
         self,
@@ -83,11 +63,7 @@ class ExportForReview(CommandAlgorithm):
         feedback: QgsProcessingFeedback,
     ) -> dict[str, Any]:
         """Begin the review if it is not there, and write its layer."""
-        polygons = self.parameterAsOutputLayer(parameters, "POLYGONS", context)
-        if Path(polygons).suffix.lower() != ".gpkg":
-            raise CommandError(
-                f"{polygons} cannot keep verdicts well; end the name of the layer in .gpkg."
-            )
+        polygons = self.kept_layer(parameters, context)
         folder = Path(polygons).with_suffix(".review")
         if (folder / "review.json").exists():
             feedback.pushInfo(f"{folder} holds a review already; it goes on.")

@@ -52,6 +52,21 @@ def _looks_like_gdal(source: str) -> bool:
     return bool(_DRIVER.match(source))
 
 
+def vector_file(source: str, provider: str, name: str) -> str:
+    """Return the file of a vector layer.
+
+    Raises:
+        CommandError: The layer is no file.
+    """
+    path = source.partition("|")[0]
+    if provider != "ogr" or not Path(path).is_file():
+        raise CommandError(
+            f"The layer {name!r} is no file on this computer, so the adadino command cannot read "
+            "it. Choose the GeoPackage itself."
+        )
+    return path
+
+
 def check_model(model: str) -> None:
     """Refuse a model that is gone, before the command spends seconds on loading.
 

@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""The panel *Review changes*: A right, R wrong, U unsure, J next, K previous, Z undo."""
+"""The panel *Review changes*: A right, R wrong, U unsure, J next, K previous, Z undo.
+
+In a sample of pixels A is change and R is no change.
+"""
 
 from __future__ import annotations
 
@@ -29,12 +32,14 @@ from qgis.PyQt.QtWidgets import (
 )
 
 from ..command.errors import CommandError
-from .layer import read_areas, write_verdict
+from .layer import is_sample, read_session, write_verdict
 from .session import Change, Session
 from .style import prepare
 
-MARGIN = 2.5
-"""How much wider the view is than the area that is judged."""
+MARGIN = {"area": 2.5, "pixel": 60.0}
+"""How much wider the view is than what is judged."""
+KEYS = ("A", "R", "U")
+"""The keys of the three verdicts."""
 SHOWN = ("id", "list", "area_m2", "prob_mean", "note")
 """Columns whose values the panel shows."""
 
@@ -61,7 +66,7 @@ class ReviewDock(QDockWidget):
 
     def _lay_out(self) -> None:
         body, column, buttons = QWidget(), QVBoxLayout(), QGridLayout()
-        title = QLabel("Layer that Export for review wrote")
+        title = QLabel("Layer of areas or pixels to judge")
         for widget in (title, self.layers, self.status, self.facts, self.note):
             if isinstance(widget, QLabel):
                 widget.setWordWrap(True)
@@ -84,9 +89,9 @@ class ReviewDock(QDockWidget):
 
     def _acts(self) -> list[tuple[str, str, Callable[..., None]]]:
         return [
-            ("Right", "A", lambda *_: self.judge("right")),
-            ("Wrong", "R", lambda *_: self.judge("wrong")),
-            ("Unsure", "U", lambda *_: self.judge("unsure")),
+            ("", KEYS[0], lambda *_: self.judge(0)),
+            ("", KEYS[1], lambda *_: self.judge(1)),
+            ("", KEYS[2], lambda *_: self.judge(2)),
             ("Previous", "K", lambda *_: self.step(-1)),
             ("Next", "J", lambda *_: self.step(1)),
             ("Undo", "Z", lambda *_: self.undo()),
@@ -101,19 +106,19 @@ class ReviewDock(QDockWidget):
         """Begin with a layer, or say why it cannot be judged."""
         self.session = Session([])
         if layer is None:
-            self._say("Add the layer that Export for review wrote.")
+            self._say("Add the layer that Export for review or Draw a sample to judge wrote.")
             return
         try:
-            self.session = Session(read_areas(layer))
+            self.session = read_session(layer)
         except CommandError as error:
             self._say(str(error))
             return
         prepare(layer)
         self.show_current()
 
-    def judge(self, verdict: str) -> None:
-        """Judge the current area and fly to the next."""
-        change = self.session.judge(verdict)
+    def judge(self, word: int) -> None:
+        """Give the current area the verdict of a key, and fly to the next."""
+        change = self.session.judge(self.session.words[word])
         if change is not None and self._write(change, self.note.text() or None):
             self.note.clear()
             self.show_current()
@@ -152,7 +157,7 @@ class ReviewDock(QDockWidget):
         target = self.canvas.mapSettings().destinationCrs()
         move = QgsCoordinateTransform(layer.crs(), target, QgsProject.instance())
         box = move.transformBoundingBox(outline.boundingBox())
-        box.scale(MARGIN)
+        box.scale(MARGIN["pixel" if is_sample(layer) else "area"])
         return box
 
     def _write(self, change: Change, note: str | None = None) -> bool:
@@ -170,3 +175,5 @@ class ReviewDock(QDockWidget):
         self.facts.clear()
         for button in self.buttons:
             button.setEnabled(self.session.current is not None)
+        for button, word, key in zip(self.buttons, self.session.words, KEYS):
+            button.setText(f"{word.capitalize()} ({key})")

@@ -9,14 +9,19 @@ from datetime import datetime, timezone
 from qgis.core import NULL, QgsFeatureRequest, QgsVectorLayer
 
 from ..command.errors import CommandError
-from .session import Area, Change
+from .session import OF_AREAS, OF_PIXELS, Area, Change, Session
 
-COLUMNS = ("verdict", "rank")
+COLUMNS = ("id", "verdict", "judged_by", "judged_at")
 DRAWN = ("missed", "unchanged")
 
 
-def read_areas(layer: QgsVectorLayer) -> list[Area]:
-    """Return the areas to judge; what a reviewer drew is none of them.
+def is_sample(layer: QgsVectorLayer) -> bool:
+    """Whether the layer is a sample of pixels; areas of a map have a rank."""
+    return layer.fields().indexOf("rank") < 0
+
+
+def read_session(layer: QgsVectorLayer) -> Session:
+    """Return the areas or pixels to judge; what a reviewer drew is none of them.
 
     Raises:
         CommandError: The layer was not made to be judged.
@@ -25,16 +30,17 @@ def read_areas(layer: QgsVectorLayer) -> list[Area]:
     if missing:
         raise CommandError(
             f"The layer {layer.name()!r} has no column {missing[0]}, so it was not made to be "
-            "judged; run Export for review first, and choose its layer."
+            "judged; run Export for review or Draw a sample to judge, and choose its layer."
         )
+    sample = is_sample(layer)
     request = QgsFeatureRequest().setFlags(QgsFeatureRequest.NoGeometry)
     areas = []
     for feature in layer.getFeatures(request):
-        verdict, rank = feature["verdict"], feature["rank"]
+        verdict, rank = feature["verdict"], feature["id" if sample else "rank"]
         verdict = "" if verdict in (None, NULL) else str(verdict)
         if verdict not in DRAWN and rank not in (None, NULL):
             areas.append(Area(feature.id(), float(rank), verdict))
-    return areas
+    return Session(areas, OF_PIXELS if sample else OF_AREAS)
 
 
 def write_verdict(layer: QgsVectorLayer, change: Change, note: str | None = None) -> None:

@@ -11,7 +11,10 @@ from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-VERDICTS = ("right", "wrong", "unsure")
+OF_AREAS = ("right", "wrong", "unsure")
+"""Verdicts on the areas of a map; the keys are A, R and U."""
+OF_PIXELS = ("change", "no change", "unsure")
+"""Verdicts on the pixels of a sample, of which nobody is told what the map says."""
 
 
 @dataclass
@@ -34,7 +37,8 @@ class Change:
 class Session:
     """Where the reviewer stands, and what was done so far."""
 
-    def __init__(self, areas: Iterable[Area]) -> None:
+    def __init__(self, areas: Iterable[Area], words: tuple[str, ...] = OF_AREAS) -> None:
+        self.words = words
         self.areas = sorted(areas, key=lambda area: (area.rank, area.fid))
         self._undo: list[Change] = []
         self.place = self._open_from(0)
@@ -54,8 +58,8 @@ class Session:
         area = self.current
         if area is None:
             return None
-        if verdict not in VERDICTS:
-            raise ValueError(f"{verdict!r} is no verdict; choose one of {', '.join(VERDICTS)}")
+        if verdict not in self.words:
+            raise ValueError(f"{verdict!r} is no verdict; choose one of {', '.join(self.words)}")
         self._undo.append(Change(area.fid, area.verdict))
         area.verdict = verdict
         self.place = self._open_from(self.place + 1)
@@ -73,8 +77,8 @@ class Session:
     def counts(self) -> str:
         """Say how far the review is."""
         found = Counter(area.verdict for area in self.areas)
-        judged = sum(found[verdict] for verdict in VERDICTS)
-        parts = ", ".join(f"{found[verdict]} {verdict}" for verdict in VERDICTS)
+        judged = sum(found[verdict] for verdict in self.words)
+        parts = ", ".join(f"{found[verdict]} {verdict}" for verdict in self.words)
         return f"{judged} of {len(self.areas)} judged: {parts}"
 
     def _open_from(self, start: int) -> int:
