@@ -71,3 +71,25 @@ def test_a_review_goes_on_with_the_verdicts_of_its_layer(qgis, command, found, t
             frame.to_file(areas, layer=name)
     assert "holds a review already; it goes on" in done.stdout
     assert list(frame.loc[frame["rank"] == 1, "verdict"]) == ["wrong"]
+
+
+def test_a_sample_is_judged_by_key_and_the_map_assessed(qgis, command, found, tmp_path):
+    said = qgis.inside("sample.py", command, found[0], tmp_path / "sample.gpkg")
+    assert said["drawn"]["PIXEL_COUNT"] >= 12  # each stratum has a least number
+    assert said["groups"]["Sample of mask"][0]["renderer"] == "categorizedSymbol"
+    assert "are not judged" in said["early"]
+    assert said["buttons"] == ["Change (A)", "No change (R)", "Unsure (U)"]
+    figures = said["figures"]
+    assert figures["OVERALL"] == 1  # the map itself was the judge
+    assert figures["USERS"] == figures["PRODUCERS"] == 1
+    assert figures["AREA"] == pytest.approx(4 * 12 * 9 * 4, rel=0.01)
+    assert any(line.startswith("Overall accuracy: 100.0 ± 0.0 %") for line in said["infos"])
+
+
+def test_verdicts_on_areas_are_no_sample(qgis, command, found, tmp_path):
+    qgis.use(command)
+    areas = tmp_path / "a.gpkg"
+    assert qgis.algorithm("exportforreview", MASK=found[0], POLYGONS=areas).returncode == 0
+    done = qgis.algorithm("assessaccuracy", SAMPLE=areas)
+    assert done.returncode
+    assert "no random sample of the map" in done.stdout + done.stderr
