@@ -19,7 +19,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from adadino.area.store import gdal_name, is_remote, open_store
+from adadino.area.store import gdal_name, is_remote, open_store, teach_gdal
 from adadino.area.units import Dates
 from adadino.errors import InputError
 from adadino.geo.write.vrt import write_mosaic
@@ -82,6 +82,7 @@ def as_mosaics(source: Path | str, out: Path | str) -> list[Dates]:
     else:
         pairs = read_pairs(source)
         befores, afters = [p.before for p in pairs], [p.after for p in pairs]
+    teach_gdal()
     store, paths = open_store(out), []
     for name, files in (("inputs/before.vrt", befores), ("inputs/after.vrt", afters)):
         here = [file for file in files if not file.startswith("/vsi") and not is_remote(file)]

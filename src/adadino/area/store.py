@@ -8,7 +8,7 @@
   link in a folder and by a conditional put in a bucket.
 - obstore repeats requests that fail for a while, and takes credentials from the environment
   (`AWS_*`, `GOOGLE_*`, `AZURE_*`) or the machine. GDAL reads from the same bucket with the same
-  variables (`gdal_options`).
+  variables (`teach_gdal`).
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from adadino.files import locked, write_atomic
 
 SCHEMES = {"s3": "/vsis3/", "gs": "/vsigs/", "az": "/vsiaz/"}
 """The beginnings of names in object stores, and what GDAL calls the same."""
-RETRIES = {"max_retries": 8, "retry_timeout": timedelta(seconds=90)}
+RETRIES = {"max_retries": 40, "retry_timeout": timedelta(seconds=60)}
 """How long obstore repeats a request that fails; a server that restarts is back by then."""
 
 
@@ -246,24 +246,18 @@ def object_facts(url: str) -> list[object]:
     return [url, found["size"], found["e_tag"]]
 
 
-def gdal_options() -> dict[str, Any]:
-    """What GDAL must be told to read where obstore writes, and to repeat requests that fail."""
-    options: dict[str, Any] = {
-        "GDAL_HTTP_MAX_RETRY": 8,
-        "GDAL_HTTP_RETRY_DELAY": 0.5,
-        "GDAL_HTTP_RETRY_CODES": "ALL",
-        "GDAL_HTTP_CONNECTTIMEOUT": 20,
-        "GDAL_DISABLE_READDIR_ON_OPEN": "EMPTY_DIR",
-    }
+def teach_gdal() -> None:
+    """Let GDAL, in all threads, read where obstore does, and repeat requests that fail."""
+    settings = {"GDAL_HTTP_MAX_RETRY": "10", "GDAL_HTTP_RETRY_DELAY": "0.5"}
+    settings |= {"GDAL_HTTP_RETRY_CODES": "ALL", "GDAL_HTTP_CONNECTTIMEOUT": "20"}
     endpoint = os.environ.get("AWS_ENDPOINT_URL")
-    if endpoint and "AWS_S3_ENDPOINT" not in os.environ:
+    if endpoint:
         at = urlsplit(endpoint)
-        options |= {
-            "AWS_S3_ENDPOINT": at.netloc,
-            "AWS_HTTPS": "YES" if at.scheme == "https" else "NO",
-            "AWS_VIRTUAL_HOSTING": "FALSE",
-        }
-    return options
+        https = "YES" if at.scheme == "https" else "NO"
+        settings |= {"AWS_S3_ENDPOINT": at.netloc, "AWS_HTTPS": https}
+        settings |= {"AWS_VIRTUAL_HOSTING": "FALSE"}
+    for name, value in settings.items():
+        os.environ.setdefault(name, value)
 
 
 def _open(url: str) -> Any:
@@ -285,7 +279,9 @@ def _open(url: str) -> Any:
     return from_url(url, **settings)
 
 
-WAYS_OUT: tuple[tuple[str, str], ...] = (
+WAYS_OUT = (
+    # Where obstore looks on a cloud's machine when nobody has given any.
+    ("169.254.169.254", "there are no credentials; set AWS_ACCESS_KEY_ID and its secret"),
     ("RequestTimeTooSkewed", "the clock of this machine is wrong; set it (timedatectl)"),
     ("InvalidAccessKeyId", "the credentials are unknown there; correct AWS_ACCESS_KEY_ID"),
     ("SignatureDoesNotMatch", "the credentials are wrong; correct AWS_SECRET_ACCESS_KEY"),
@@ -293,10 +289,6 @@ WAYS_OUT: tuple[tuple[str, str], ...] = (
     ("AccessDenied", "the credentials do not allow it; ask for the right to do so"),
     ("403", "the credentials do not allow it; ask for the right to do so"),
     ("401", "the credentials are not accepted; correct them"),
-    (
-        "169.254.169.254",
-        "there are no credentials; set AWS_ACCESS_KEY_ID and its secret",
-    ),
     ("credential", "there are no credentials that it takes; set them in the environment"),
     ("onnect", "the server does not answer; check AWS_ENDPOINT_URL and the network"),
 )

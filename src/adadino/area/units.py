@@ -11,6 +11,7 @@ from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
+from adadino.area.store import teach_gdal
 from adadino.errors import AdaDINOError, ConfigError
 from adadino.geo.grid import Grid, match
 from adadino.geo.read.source import describe
@@ -85,6 +86,7 @@ def open_scenes(
         except AdaDINOError as error:
             return error
 
+    teach_gdal()
     with ThreadPoolExecutor(OPENERS) as threads:
         found = list(zip(pairs, threads.map(grid_of, pairs), strict=True))
     scenes = [PlacedDates(dates, grid) for dates, grid in found if isinstance(grid, Grid)]

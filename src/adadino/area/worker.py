@@ -19,7 +19,7 @@ from rasterio.windows import Window
 
 import adadino
 from adadino.area.ledger import Ledger, Record, dates_facts
-from adadino.area.store import open_store
+from adadino.area.store import open_store, teach_gdal
 from adadino.area.units import Dates, Unit
 from adadino.errors import AdaDINOError, AdaDINOWarning, ConfigError, InputError, WeightsError
 from adadino.files import write_atomic
@@ -75,6 +75,7 @@ class Worker:
                 f"adadino is {adadino.__version__} here and {job.version} where the job was "
                 "started; install one version on all machines."
             )
+        teach_gdal()
         self.job, self.ledger = job, Ledger(open_store(job.out))
         self._stack, self._pair = ExitStack(), ExitStack()
         self._opened: tuple[Dates, SceneStream, OpenDates, Record] | None = None
@@ -136,8 +137,11 @@ class Worker:
         flags = change_flags(probability, options.threshold)
         traced = save_part(trace_part(flags, probability, unit.row, unit.col))
         write_atomic(paths["polygons"], traced)
-        if dates_facts(unit.dates) != survey["files"]:
-            raise InputError("an image was replaced while it was read; run the command again.")
+        for now, then in zip(dates_facts(unit.dates), survey["files"], strict=True):
+            if now != then:
+                raise InputError(
+                    f"{now[0]} was replaced while it was read; run the same command again."
+                )
         return self.ledger.finish(unit, kinds, changed=changed, valid=valid)
 
     def _open(self, dates: Dates) -> tuple[SceneStream, OpenDates, Record]:
