@@ -242,7 +242,7 @@ def test_tiles_are_what_the_loaders_take(review, tmp_path, dates):
     for shape in (1, 2, 3, 5):
         judge(review, shape, "right" if shape != 2 else "wrong")
     made = write_tiles(review, tmp_path / "tiles", *dates, tile=32)
-    assert made.names == ("change_0_0", "change_16_0")
+    assert made.names == ("change_r0_c0", "change_r16_c0")
     assert made.left_out == 1  # polygon 4 reaches into it, and is not judged
     folder = PairFolder(tmp_path / "tiles")
     before, _, label, _ = folder[0]
@@ -259,7 +259,7 @@ def test_tiles_that_are_judged_in_part_are_left_out_or_say_so(review, tmp_path, 
     assert made.left_out == 1
     assert "not judged" in made.warnings[0]
     write_tiles(review, tmp_path / "parts", *dates, tile=48, partial=True)
-    known = np.array(Image.open(tmp_path / "parts" / "known" / "change_0_0.png")) == 255
+    known = np.array(Image.open(tmp_path / "parts" / "known" / "change_r0_c0.png")) == 255
     unjudged = change_map()[:, :48] == 1
     unjudged[2:12, 2:12] = False
     assert np.array_equal(known, ~unjudged)
@@ -277,7 +277,7 @@ def test_what_contradicts_is_not_known(review, tmp_path, dates):
         judge(review, shape)
     review.act({"do": "unchanged", "geometry": square(0, 0, 6, 48)}, by="ana")
     write_tiles(review, tmp_path / "tiles", *dates, tile=48, partial=True)
-    known = np.array(Image.open(tmp_path / "tiles" / "known" / "change_0_0.png")) == 255
+    known = np.array(Image.open(tmp_path / "tiles" / "known" / "change_r0_c0.png")) == 255
     both = change_map()[:, :48] == 1
     both[:, 6:] = False
     assert np.array_equal(known, ~both)

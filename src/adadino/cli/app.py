@@ -46,6 +46,7 @@ VERBS = (
     "predict-area",
     "judge",
     "assess",
+    "adapt",
     "info",
     "synthesize",
     "prepare",

@@ -33,7 +33,7 @@ exports (`write_verdicts`, `write_mask`, `write_tiles`) read rasters and belong 
 from adadino.review.actions import Action
 from adadino.review.folder import Polygon, Review
 from adadino.review.intake import read_verdicts
-from adadino.review.labels import write_mask, write_tiles
+from adadino.review.labels import write_layer_tiles, write_mask, write_tiles
 from adadino.review.layer import verdict_frame, write_verdicts
 from adadino.review.propose import Proposal
 from adadino.review.start import start_review
@@ -48,6 +48,7 @@ __all__ = [
     "read_verdicts",
     "start_review",
     "verdict_frame",
+    "write_layer_tiles",
     "write_mask",
     "write_tiles",
     "write_verdicts",

@@ -27,9 +27,20 @@ from adadino.review.state import Drawing, State
 if TYPE_CHECKING:
     import geopandas as gpd
 
+    from adadino.geo.grid import Grid
+
 VERDICTS: tuple[str, ...] = get_args(Verdict)
 DRAWN = {"missed": "draw", "unchanged": "unchanged"}
 """The verdicts of new polygons, and the actions that they are."""
+MEANING = {
+    "right": "change",
+    "missed": "change",
+    "wrong": "gone",
+    "unchanged": "clear",
+    "unsure": "unknown",
+    "": "unknown",
+}
+"""What a verdict in a layer makes of its pixels; see `labels.Corrections`."""
 MOVED = 0.5
 """Pixels by which an outline may differ and still be the same: another projection's rounding."""
 SAME = 0.5
@@ -101,6 +112,24 @@ def read_layer(path: Path, crs: Any, notes: list[str]) -> gpd.GeoDataFrame:
     if empty.any():
         notes.append(f"{int(empty.sum())} rows without an outline are left out.")
     return frame[~empty]
+
+
+def layer_outlines(path: Path, grid: Grid) -> dict[str, list[BaseGeometry]]:
+    """The outlines of a layer in pixels, by what they do to a map that shows no change.
+
+    A layer without verdicts is one of changes.
+    """
+    from adadino.geo.polygons.measure import move
+
+    frame = read_layer(path, grid.system, [])
+    kinds: dict[str, list[BaseGeometry]] = {"change": [], "unknown": [], "clear": [], "gone": []}
+    verdicts = frame["verdict"] if "verdict" in frame else ["right"] * len(frame)
+    outlines = move(frame.geometry.to_numpy(), ~grid.transform)
+    for number, (outline, value) in enumerate(zip(outlines, verdicts, strict=True), start=1):
+        row = _verdict({"row": number, "file": path.name, "verdict": _text(value)})
+        kind = MEANING[row["verdict"]]
+        kinds[kind].append(mended(outline, grid.shape))
+    return kinds
 
 
 def _rows(review: Review, path: Path, found: Imported) -> list[dict[str, Any]]:

@@ -12,6 +12,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -27,6 +28,7 @@ from adadino.review.folder import MASK, Review
 if TYPE_CHECKING:
     from rasterio.windows import Window
 
+    from adadino.geo.grid import Grid
     from adadino.geo.read.source import OpenFile
 
 NODATA = 255
@@ -56,11 +58,24 @@ class Tiles:
 
 
 class Corrections:
-    """The outlines of a review by what they do to the map, ready to be drawn into windows."""
+    """Outlines in pixels by what they do to a map, ready to be drawn into windows."""
 
-    def __init__(self, review: Review) -> None:
-        self.review, state = review, review.state()
-        gone, clear, unknown, change = [], [], [], []
+    def __init__(
+        self,
+        *,
+        gone: Sequence[Any] = (),
+        clear: Sequence[Any] = (),
+        unknown: Sequence[Any] = (),
+        change: Sequence[Any] = (),
+    ) -> None:
+        kinds = {"gone": gone, "clear": clear, "unknown": unknown, "change": change}
+        self._kinds = {name: _Drawn(outlines) for name, outlines in kinds.items()}
+
+    @classmethod
+    def of(cls, review: Review) -> Corrections:
+        """What a review says."""
+        state = review.state()
+        gone, unknown, change = [], [], []
         for shape, polygon in review.polygons.items():
             judged, drawn = state.verdicts.get(shape), state.reshaped.get(shape)
             if judged is not None and judged.verdict == "wrong":
@@ -74,12 +89,7 @@ class Corrections:
                 change.append(polygon.outline)
         change += [drawing.geometry for drawing in state.missed.values()]
         clear = [drawing.geometry for drawing in state.unchanged.values()]
-        self._kinds = {
-            "gone": _Drawn(gone),
-            "clear": _Drawn(clear),
-            "unknown": _Drawn(unknown),
-            "change": _Drawn(change),
-        }
+        return cls(gone=gone, clear=clear, unknown=unknown, change=change)
 
     @property
     def empty(self) -> bool:
@@ -126,7 +136,7 @@ def write_mask(review: Review, path: Path | str, *, overwrite: bool = False) -> 
     from adadino.geo.write.cog import BLOCK, raster_writer
     from adadino.geo.write.cog import MASK as LAYER
 
-    corrections, changed, valid = Corrections(review), 0, 0
+    corrections, changed, valid = Corrections.of(review), 0, 0
     tags = {"ADADINO_REVIEW": review.facts.map, "ADADINO_JUDGED": review.summary()["judged"]}
     with (
         open_dataset(review.folder / MASK) as source,
@@ -179,13 +189,9 @@ def write_tiles(
     from adadino.geo.read.raster import open_pair
     from adadino.geo.read.source import open_dataset
 
-    folder, corrections = Path(folder), Corrections(review)
-    if any((folder / role).exists() for role in ("A", "B", "label")):
-        raise WriteError(f"{folder} holds tiles already; choose another folder.")
-    if corrections.empty:
+    source = _Source(Corrections.of(review), review.grid, review.folder / MASK, review.facts.name)
+    if source.corrections.empty:
         raise InputError(f"nothing is judged in {review.folder}; there are no tiles to write.")
-    names: list[str] = []
-    left_out = changed = pixels = 0
     opens = open_file or open_dataset
     with open_pair(before, after, bands=bands, scale=scale, open_file=opens) as pair:
         if not pair.grid.is_close(review.grid):
@@ -193,29 +199,80 @@ def write_tiles(
                 f"{before} and {after} lie on another grid than the map; give the dates from which "
                 "it was predicted."
             )
-        for window, truth in _judged(review, corrections, tile, report):
-            if not (partial or truth.known[truth.mask != NODATA].all()):
-                left_out += 1
-                continue
-            names.append(f"{review.facts.name}_{int(window.row_off)}_{int(window.col_off)}")
-            _write_tile(folder, names[-1], pair.read(window), truth, partial=partial)
-            changed += int((truth.mask == 1).sum())
-            pixels += truth.mask.size
+        return _write_all(Path(folder), source, pair, tile, partial=partial, report=report)
+
+
+def write_layer_tiles(
+    layer: Path | str, folder: Path | str, before: Path | str, after: Path | str, *, tile: int = 256
+) -> Tiles:
+    """Write the tiles of a layer of polygons, whose map is not at hand, with folders `known`.
+
+    Polygons that are right or missed are change, and so are all of a layer without verdicts. Where
+    a polygon is unsure, or has no verdict, nothing is known. Everywhere else nothing changed.
+
+    Raises:
+        InputError: The layer cannot be read, or no polygon of it lies in the scene.
+        WriteError: The folder holds tiles, or cannot be written.
+    """
+    from adadino.geo.read.raster import open_pair
+    from adadino.review.intake import layer_outlines
+
+    with open_pair(before, after) as pair:
+        kinds = layer_outlines(Path(layer), pair.grid)
+        source = _Source(Corrections(**kinds), pair.grid, None, Path(layer).stem)
+        if source.corrections.empty:
+            raise InputError(f"no polygon of {layer} is judged; there are no tiles to write.")
+        return _write_all(Path(folder), source, pair, tile, partial=True, report=None)
+
+
+class _Source(NamedTuple):
+    """Where labels come from."""
+
+    corrections: Corrections
+    grid: Grid
+    mask: Path | None
+    """The map; None is a map without change."""
+    name: str
+
+
+def _write_all(
+    folder: Path,
+    source: _Source,
+    pair: Any,
+    tile: int,
+    *,
+    partial: bool,
+    report: Report | None,
+) -> Tiles:
+    if any((folder / role).exists() for role in ("A", "B", "label")):
+        raise WriteError(f"{folder} holds tiles already; choose another folder.")
+    names: list[str] = []
+    left_out = changed = pixels = 0
+    for window, truth in _judged(source, tile, report):
+        if not (partial or truth.known[truth.mask != NODATA].all()):
+            left_out += 1
+            continue
+        names.append(f"{source.name}_r{int(window.row_off)}_c{int(window.col_off)}")
+        images = pair.read(window)
+        truth = truth._replace(known=truth.known & images.valid)
+        _write_tile(folder, names[-1], images, truth, partial=partial)
+        changed += int((truth.mask == 1).sum())
+        pixels += truth.mask.size
     share = changed / max(pixels, 1)
     return Tiles(tuple(names), left_out, share, tuple(_remarks(names, left_out, share)))
 
 
-def _judged(
-    review: Review, corrections: Corrections, tile: int, report: Report | None
-) -> Iterator[tuple[Window, Truth]]:
+def _judged(source: _Source, tile: int, report: Report | None) -> Iterator[tuple[Window, Truth]]:
     """The windows in which somebody said something."""
     from adadino.geo.read.source import open_dataset
 
-    windows = list(_windows(review.size, tile))
-    with open_dataset(review.folder / MASK) as mask:
+    windows = list(_windows(source.grid.shape, tile))
+    with open_dataset(source.mask) if source.mask is not None else nullcontext() as mask:
         for done, window in enumerate(windows, start=1):
             row, col = int(window.row_off), int(window.col_off)
-            truth = corrections.apply(mask.read(1, window=window), row, col)
+            empty = np.zeros((int(window.height), int(window.width)), np.uint8)
+            base = empty if mask is None else mask.read(1, window=window)
+            truth = source.corrections.apply(base, row, col)
             if truth.said.any():
                 yield window, truth
             if report is not None:

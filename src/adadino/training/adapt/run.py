@@ -1,0 +1,309 @@
+"""A trained model and labelled tiles in; a better model out, or the reason to keep the old one.
+
+1. Read the tiles and divide them into folds.
+2. Compute the frozen features of all views, once.
+3. For every fold: train on the others but one, which decides when to stop, and count what the old
+   and the new model get right on the fold itself.
+4. Compare the two over all folds. No tile in that figure was trained on, nor did it choose when to
+   stop.
+5. Train on all tiles for the median of the folds' updates, and write the model if it is better.
+
+Everything finished is kept in a hidden folder beside the output until the end: the same command
+goes on from there, to the same weights.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import shutil
+import statistics
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from adadino.checkpoint import load, save
+from adadino.data.synthetic import make_pair
+from adadino.errors import DataError, WriteError
+from adadino.files import locked, work_folder, write_atomic
+from adadino.model.adadino import AdaDINO
+from adadino.source import WEIGHTS, lineage
+from adadino.training.adapt.compare import Comparison, compare
+from adadino.training.adapt.features import Frozen, Store, View, check_model, views_of
+from adadino.training.adapt.fit import count, fit
+from adadino.training.adapt.options import AdaptOptions, Part
+from adadino.training.adapt.tiles import Tile, divide, read_tiles
+
+Report = Callable[[int, int, str], None]
+SYNTHETIC_SEED = 900_000_000
+"""The first seed of the synthetic pairs: far from those that `adadino synthesize` gives."""
+FIRST = 5
+"""Units of work after which the time that is left can be told."""
+UNSEEN = 8
+"""Synthetic pairs that show what was forgotten; they are never trained on."""
+
+
+@dataclass(frozen=True)
+class Adapted:
+    """What an adaptation found."""
+
+    comparison: Comparison
+    forgetting: Comparison
+    """The same on synthetic pairs that were not trained on."""
+    tiles: int
+    folds: int
+    part: Part
+    steps: int
+    """Updates of the final training."""
+    seconds: float
+    cpu_seconds: float
+    kept: str
+    """Which model to use: new or old."""
+    model: Path | None
+    """The new model's folder, if it was written."""
+
+    def as_dict(self) -> dict[str, Any]:
+        """As JSON has it."""
+        said = {k: v for k, v in asdict(self).items() if k not in ("comparison", "forgetting")}
+        held = {"held_out": self.comparison.as_dict(), "synthetic": self.forgetting.as_dict()}
+        return {**said, "model": None if self.model is None else str(self.model), **held}
+
+    @property
+    def sentence(self) -> str:
+        """What the figures say."""
+        found = self.comparison
+        figures = (
+            f"F1 {100 * found.old.f1:.1f} before and {100 * found.new.f1:.1f} after on "
+            f"{self.tiles} tiles that were held out in turn (difference "
+            f"{100 * found.difference:+.1f}, 95 % interval {100 * found.low:+.1f} to "
+            f"{100 * found.high:+.1f})"
+        )
+        if found.better:
+            return f"The new model is better: {figures}."
+        kept = "It is written all the same." if self.kept == "new" else "The old one is kept."
+        return f"The new model is not surely better: {figures}. {kept}"
+
+
+def adapt(
+    source: str,
+    data: Path | str,
+    output: Path | str,
+    options: AdaptOptions | None = None,
+    *,
+    replay: Path | str | None = None,
+    overwrite: bool = False,
+    progress: Report | None = None,
+) -> Adapted:
+    """Fit a trained model to labelled tiles.
+
+    Args:
+        source: The trained model: tiny, a checkpoint folder, a hub id.
+        data: A folder with A, B and label, or with a split train that has them.
+        output: The new model's folder.
+        options: What is trained, and how long.
+        replay: A folder of pairs to train along against forgetting, beside the synthetic ones.
+        overwrite: Replace a model that is there, and begin anew.
+        progress: Called with units of work done, all of them, and the time left.
+
+    Raises:
+        DataError: The tiles cannot be learned from.
+        WriteError: The output exists.
+    """
+    options, output = options or AdaptOptions(), Path(output)
+    if (output / WEIGHTS).exists() and not overwrite:
+        raise WriteError(f"{output} holds a model; choose another name, or --overwrite.")
+    started, used = time.monotonic(), time.process_time()
+    tiles = read_tiles(Path(data))
+    folds = divide(tiles, options.folds)
+    part = options.trained(len(tiles))
+    model = check_model(load(source), part)
+    others = [] if replay is None else read_tiles(Path(replay))
+    if others and others[0].label.shape != tiles[0].label.shape:
+        raise DataError(
+            f"the tiles of {replay} and {data} have different sizes; cut both to one size: "
+            "adadino prepare folder."
+        )
+    work = work_folder(output)
+    with locked(work, "adaptation"):
+        _open_work(work, _facts(source, tiles, others, options), overwrite=overwrite)
+        job = _Job(model, part, tiles, others, options, work, progress)
+        comparison, steps = job.cross_validate(folds)
+        new = job.train_all(steps)
+        forgetting = job.forgetting(new)
+        keep = (comparison.better and steps > 0) or options.anyway
+        found = Adapted(
+            comparison, forgetting, len(tiles), len(folds), part, steps,
+            time.monotonic() - started, time.process_time() - used,
+            "new" if keep else "old", output if keep else None,
+        )  # fmt: skip
+        if keep:
+            new.ancestors = lineage(source)
+            trained_on = [f"{len(tiles)} tiles of {Path(data).name}"]
+            save(new, output, extra={"trained_on": trained_on, "adapted": found.as_dict()})
+        write_atomic(output / "report.json", json.dumps(found.as_dict(), indent=2) + "\n")
+        write_atomic(output / "report.md", _markdown(source, found))
+        shutil.rmtree(work, ignore_errors=True)
+    return found
+
+
+class _Job:
+    """One adaptation while it runs."""
+
+    def __init__(
+        self,
+        model: AdaDINO,
+        part: Part,
+        tiles: Sequence[Tile],
+        others: Sequence[Tile],
+        options: AdaptOptions,
+        work: Path,
+        progress: Report | None,
+    ) -> None:
+        self.model, self.tiles, self.options, self.work = model, tiles, options, work
+        self.progress = progress
+        self.done = self.skipped = 0
+        size = (tiles[0].label.shape[0], tiles[0].label.shape[1])
+        self.unseen = synthetic(SYNTHETIC_SEED + 1000, UNSEEN, size)
+        along = [*synthetic(SYNTHETIC_SEED, options.replay, size), *others]
+        self.views = list(views_of(tiles, options.views))
+        self.replay = [View(tile, 0) for tile in along]
+        kept = [*self.views, *self.replay, *(View(tile, 0) for tile in self.unseen)]
+        self.total = len(kept) + (1 + min(options.folds, len(tiles))) * options.steps
+        self.store = Store(work / "features", Frozen(model, part, tiles))
+        self.began = time.monotonic()
+        for view in kept:
+            _ = self.store[view]
+            self.step()
+
+    def step(self, units: int = 1) -> None:
+        """Report that a unit of work is done, and how long the rest will take."""
+        self.done += units
+        if self.progress is not None:
+            spent, counted = time.monotonic() - self.began, self.done - self.skipped
+            left = spent * (self.total - self.done) / max(counted, 1)
+            text = f"about {max(left, 0) / 60:.1f} min left" if counted > FIRST else ""
+            self.progress(self.done, self.total, text)
+
+    def cross_validate(self, folds: Sequence[Sequence[int]]) -> tuple[Comparison, int]:
+        """Both models on every fold, and the updates that were best."""
+        self.total = self.done + (1 + len(folds)) * self.options.steps
+        rows = [self._fold(index, folds) for index in range(len(folds))]
+        old, new = (
+            np.concatenate([np.array(row[name]) for row in rows]) for name in ("old", "new")
+        )
+        steps = int(statistics.median_low([row["steps"] for row in rows]))
+        return compare(old, new, seed=self.options.seed), steps
+
+    def _fold(self, index: int, folds: Sequence[Sequence[int]]) -> dict[str, Any]:
+        """One fold's counts: from disk, if a killed run has them."""
+        path = self.work / f"fold-{index}.json"
+        if path.is_file():
+            self.skipped += self.options.steps
+            self.step(self.options.steps)
+            found: dict[str, Any] = json.loads(path.read_text())
+            return found
+        held, inner = set(folds[index]), set(folds[(index + 1) % len(folds)])
+        if len(folds) < 3:  # nothing would be left to train on
+            inner = set()
+        names = {self.tiles[n].name for n in held | inner}
+        views = [view for view in self.views if view.tile.name not in names]
+        fitted = fit(
+            self.model, self.store, views, self.replay, self.options,
+            seed=self.options.seed * 1000 + index,
+            stop=[View(self.tiles[n], 0) for n in sorted(inner)],
+            steps=None if inner else self.options.steps // 2, step_done=self.step,
+        )  # fmt: skip
+        test = [self.tiles[n] for n in sorted(held)]
+        found = {
+            "steps": fitted.steps,
+            "old": count(self.model, self.store, test).tolist(),
+            "new": count(fitted.model, self.store, test).tolist(),
+        }
+        write_atomic(path, json.dumps(found))
+        return found
+
+    def train_all(self, steps: int) -> AdaDINO:
+        """The model of all tiles."""
+        fitted = fit(
+            self.model, self.store, self.views, self.replay, self.options,
+            seed=self.options.seed * 1000 + 999, steps=steps, step_done=self.step,
+        )  # fmt: skip
+        self.step(self.total - self.done)
+        return fitted.model
+
+    def forgetting(self, new: AdaDINO) -> Comparison:
+        """Both models on synthetic pairs that neither has seen."""
+        old = count(self.model, self.store, self.unseen)
+        return compare(old, count(new, self.store, self.unseen), seed=self.options.seed)
+
+
+def synthetic(first: int, number: int, size: tuple[int, int]) -> list[Tile]:
+    """Synthetic pairs as tiles."""
+    tiles = []
+    for seed in range(first, first + number):
+        pair = make_pair(seed, size)
+        dates = [torch.from_numpy(image).permute(2, 0, 1) for image in (pair.before, pair.after)]
+        label = torch.from_numpy(pair.mask) != 0
+        name = f"synthetic-{seed}"
+        known = torch.ones_like(label)
+        tiles.append(Tile(name, name, (0, 0), dates[0], dates[1], label, known))
+    return tiles
+
+
+def _facts(
+    source: str, tiles: Sequence[Tile], others: Sequence[Tile], options: AdaptOptions
+) -> dict[str, Any]:
+    """What the kept work depends on."""
+    digest = hashlib.sha256()
+    for tile in (*tiles, *others):
+        digest.update(tile.name.encode())
+        for tensor in (tile.before, tile.after, tile.label, tile.known):
+            digest.update(tensor.contiguous().numpy().tobytes())
+    model = [one["digest"] for one in lineage(source)]
+    said = {name: value for name, value in asdict(options).items() if name != "anyway"}
+    return {"model": model, "tiles": digest.hexdigest(), "options": said}
+
+
+def _open_work(work: Path, facts: dict[str, Any], *, overwrite: bool) -> None:
+    """Go on with the work of the same adaptation; that of another one goes."""
+    path = work / "facts.json"
+    same = path.is_file() and json.loads(path.read_text()) == facts
+    if not same or overwrite:
+        shutil.rmtree(work / "features", ignore_errors=True)
+        for fold in work.glob("fold-*.json"):
+            fold.unlink()
+    write_atomic(path, json.dumps(facts))
+
+
+def _markdown(source: str, found: Adapted) -> str:
+    rows = [
+        ("held-out tiles", found.comparison),
+        ("synthetic pairs, not trained on", found.forgetting),
+    ]
+    lines = [
+        f"# Adaptation of {Path(source).name}",
+        "",
+        found.sentence,
+        "",
+        "| | F1 before | F1 after | difference, 95 % interval | precision | recall |",
+        "|---|---|---|---|---|---|",
+    ]
+    for name, one in rows:
+        lines.append(
+            f"| {name} | {100 * one.old.f1:.1f} | {100 * one.new.f1:.1f} | "
+            f"{100 * one.difference:+.1f} ({100 * one.low:+.1f} to {100 * one.high:+.1f}) | "
+            f"{100 * one.old.precision:.1f} to {100 * one.new.precision:.1f} | "
+            f"{100 * one.old.recall:.1f} to {100 * one.new.recall:.1f} |"
+        )
+    lines += [
+        "",
+        f"Trained: {found.part}, {found.steps} updates on all {found.tiles} tiles; {found.folds} "
+        f"folds. {found.seconds:.0f} s ({found.cpu_seconds:.0f} s of processor time).",
+        "",
+    ]
+    return "\n".join(lines)
