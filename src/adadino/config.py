@@ -118,8 +118,9 @@ class BackboneConfig:
 class CGLAConfig:
     """Change-aware gated local adaptation, Eq. 2-7."""
 
-    mode: Literal["pair", "blind", "off"] = "pair"
-    """`pair` is the paper's; `blind` adapts each date on its own; `off` is the frozen baseline."""
+    mode: Literal["pair", "blind", "both", "off"] = "pair"
+    """`pair` is the paper's; `blind` adapts each date on its own; `both` adds the two updates, with
+    twice the parameters; `off` is the frozen baseline."""
     delta: Literal["antisymmetric", "symmetric", "none"] = "antisymmetric"
     """Signs of the temporal residual: +/-, +/+, or no injection."""
     depths: tuple[int, ...] | None = None
@@ -132,6 +133,9 @@ class CGLAConfig:
     """Initial residual scale."""
     gamma_delta: float = 0.05
     """Initial channel scale of the temporal residual."""
+    gamma_self: float = added(0.0)
+    """Initial channel scale of each date's own residual. The paper starts at zero, so that at first
+    nothing can move both dates the same way."""
 
     def __post_init__(self) -> None:
         _check(0 < self.ratio <= 4, f"cgla.ratio is {self.ratio}, must be above 0 and at most 4.")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 
 import pytest
@@ -255,3 +256,37 @@ def test_the_order_matters_otherwise():
     x = tokens()
     swapped = torch.cat((x[B:], x[:B]))
     assert not torch.allclose(module(x, GRID)[1].delta, module(swapped, GRID)[1].delta, atol=1e-4)
+
+
+@torch.no_grad()
+def test_a_symmetric_path_from_the_start_moves_the_midpoint(small):
+    """gamma_self above zero, beyond the paper; at zero the midpoint stays (above)."""
+    x = torch.randn(4, 2 + 12, 32)
+    for changes, moves in (({}, False), ({"gamma_self": 0.05}, True), ({"mode": "both"}, True)):
+        config = dataclasses.replace(small.cgla, **changes)
+        torch.manual_seed(1)
+        y, _ = CGLA(dim=32, hidden=16, config=config)(x, (3, 4))
+        middle = (y[:2] + y[2:] - x[:2] - x[2:])[:, 2:].abs().max()
+        assert (middle > 1e-5) == moves, changes
+
+
+@torch.no_grad()
+def test_both_is_the_sum_of_a_pair_aware_and_a_blind_update(small):
+    config = dataclasses.replace(small.cgla, mode="both")
+    both = randomise(CGLA(dim=32, hidden=16, config=config))
+    pair, blind = (
+        CGLA(dim=32, hidden=16, config=dataclasses.replace(config, mode=mode))
+        for mode in ("pair", "blind")
+    )
+    state = both.state_dict()
+    mark = "alone."
+    blind.load_state_dict({n.removeprefix(mark): t for n, t in state.items() if mark in n})
+    pair.load_state_dict({n: t for n, t in state.items() if mark not in n})
+    count = [sum(p.numel() for p in module.parameters()) for module in (both, pair, blind)]
+    assert count[0] == count[1] + count[2] == 2 * count[1]
+    x = torch.randn(4, 2 + 12, 32)
+    y, responses = both(x, (3, 4))
+    expected, seen = pair(x, (3, 4))
+    expected = expected + blind(x, (3, 4))[0] - x
+    assert torch.allclose(y, expected, atol=1e-5)
+    assert all(torch.equal(a, b) for a, b in zip(responses, seen, strict=True))

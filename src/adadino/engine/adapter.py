@@ -29,8 +29,8 @@ from adadino.model.cgla import CGLA, Responses
 _SIGN = {"antisymmetric": -1, "symmetric": 1, "none": 1}
 
 
-class BlindAdapter(nn.Module):
-    """The pair-blind ablation, computed by the model's own CGLA: nobody deploys it."""
+class PlainAdapter(nn.Module):
+    """Pair-blind and `mode=both`, computed by the model's own CGLA: nobody deploys them."""
 
     def __init__(self, cgla: CGLA, dtype: torch.dtype) -> None:
         super().__init__()

@@ -14,7 +14,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from adadino.engine.adapter import Adapter, BlindAdapter
+from adadino.engine.adapter import Adapter, PlainAdapter
 from adadino.engine.block import FastBlock, hold
 from adadino.engine.cuda import SideStream
 from adadino.engine.ops.block import layer_norm, select
@@ -80,7 +80,7 @@ class FastEncoder(nn.Module):
         self.selector = _selector(encoder.bscs)
         self.adapters = nn.ModuleDict(
             {
-                depth: (BlindAdapter if cgla.mode == "blind" else Adapter)(cgla, dtype)
+                depth: (Adapter if cgla.mode == "pair" else PlainAdapter)(cgla, dtype)
                 for depth, cgla in cast(dict[str, CGLA], encoder.cgla).items()
             }
         )

@@ -11,7 +11,9 @@ reading and fits the second, which is our choice:
 - The LayerNorm before CGLA has no parameters. A norm with frozen parameters, such as the
   backbone's, would give the same count.
 
-gamma_self starts at zero, so CGLA starts as a purely antisymmetric update.
+gamma_self starts at zero, so CGLA starts as a purely antisymmetric update. Two variants beyond the
+paper give it a symmetric path from the start: `gamma_self` above zero, and `mode=both`, which adds
+the update of a pair-blind module of its own.
 
 `order_invariant` goes beyond the paper, which loses 0.14 F1 when the dates are swapped: both
 appearance slots of z hold the midpoint, so the context no longer knows which date came first, and
@@ -27,6 +29,7 @@ Mirrored on tokens in `engine/adapter.py`; tests/engine/test_engine.py holds the
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Any, NamedTuple, cast
 
 import torch
@@ -75,7 +78,7 @@ class CGLA(nn.Module):
     ) -> None:
         super().__init__()
         self.mode, self.delta = config.mode, config.delta
-        self.order_invariant = order_invariant and config.mode == "pair"
+        self.order_invariant = order_invariant and config.mode != "blind"
         groups = config.groups
 
         def depthwise() -> list[nn.Module]:
@@ -104,8 +107,12 @@ class CGLA(nn.Module):
             nn.Conv2d(dim, dim, 1),
         )
         self.gamma_delta = nn.Parameter(torch.full((dim,), config.gamma_delta))
-        self.gamma_self = nn.Parameter(torch.zeros(dim))
+        self.gamma_self = nn.Parameter(torch.full((dim,), config.gamma_self))
         self.eta = nn.Parameter(torch.tensor(config.eta))
+        self.alone: CGLA | None = None
+        if config.mode == "both":
+            blind = dataclasses.replace(config, mode="blind")
+            self.alone = CGLA(dim=dim, hidden=hidden, config=blind)
 
     @property
     def layers(self) -> Layers:
@@ -126,7 +133,15 @@ class CGLA(nn.Module):
             The adapted tokens, and the responses, each (B, 1, h, w).
         """
         prefix = x.shape[1] - grid[0] * grid[1]
-        patches = F.layer_norm(x[:, prefix:], x.shape[-1:]).to(x.dtype)  # autocast gives float32
+        update, responses = self.update(x[:, prefix:], grid)
+        if self.alone is not None:
+            update = update + self.alone.update(x[:, prefix:], grid)[0]
+        x = torch.cat((x[:, :prefix], x[:, prefix:] + update.to(x.dtype)), dim=1)
+        return x, responses
+
+    def update(self, x: Tensor, grid: tuple[int, int]) -> tuple[Tensor, Responses]:
+        """What is added to patch tokens (2B, hw, D), and the responses."""
+        patches = F.layer_norm(x, x.shape[-1:]).to(x.dtype)  # autocast gives float32
         features = patches.transpose(1, 2).unflatten(2, grid)  # (2B, hw, D) -> (2B, D, h, w)
 
         context = self.f_ctx(self.f_rel(self.relation(features)))  # Eq. 2: (B, H, h, w)
@@ -145,8 +160,7 @@ class CGLA(nn.Module):
         if self.delta != "none":
             residual = residual + self.to_both(d * _channels(self.gamma_delta), signed=True)
         update = (self.eta * residual).flatten(2).transpose(1, 2)  # (2B, D, h, w) -> (2B, hw, D)
-        x = torch.cat((x[:, :prefix], x[:, prefix:] + update.to(x.dtype)), dim=1)
-        return x, self.responses(gate_spatial, gate, d)
+        return update, self.responses(gate_spatial, gate, d)
 
     def relation(self, features: Tensor) -> Tensor:
         """Eq. 2: z = [F1, F2, |F1 - F2|, F1 * F2], or each date with itself when pair-blind."""
