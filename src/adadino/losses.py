@@ -28,8 +28,9 @@ from torch import Tensor
 from adadino.errors import ConfigError, InputError
 
 DiceKind = Literal["micro", "foreground"]
-LossTerms = tuple[Tensor, Tensor, Tensor]
-"""Focal, Dice and CGLA, as scalars. A plain tuple, because a CUDA graph returns it."""
+LossTerms = tuple[Tensor, ...]
+"""Focal, Dice, CGLA and, if there is one, the teacher's, as scalars. A plain tuple, because a CUDA
+graph returns it."""
 
 ALPHA, GAMMA = 0.25, 4.0
 """The focal loss's weight of unchanged pixels, and the exponent of its focusing factor."""
@@ -40,7 +41,10 @@ _PIXELS = (-3, -2, -1)  # batch, height, width
 
 
 class LossParts(NamedTuple):
-    """The objective and its terms (Eq. S1), as scalars: total = focal + dice + lambda * cgla."""
+    """The objective and its terms (Eq. S1), as scalars: total = focal + dice + lambda * cgla.
+
+    A teacher's term, which the paper does not have, is in the total alone.
+    """
 
     total: Tensor
     focal: Tensor
@@ -131,10 +135,32 @@ def loss_terms(
     return focal, dice_term, cgla
 
 
+def teacher_loss(
+    logits: Tensor, taught: Tensor, features: Sequence[Tensor], seen: Sequence[Tensor]
+) -> Tensor:
+    """How far a pruned model is from a dense one; not in the paper.
+
+    Args:
+        logits: (B, 2, H, W), the pruned model's prediction.
+        taught: (B, 2, H, W), the dense model's.
+        features: The pruned model's tapped maps (2B, D, h, w).
+        seen: The dense model's.
+
+    Returns:
+        The cross-entropy to the dense model's probabilities, and the mean over taps and places of
+        one minus the cosine of the features.
+    """
+    odds, theirs = ((one[:, 1] - one[:, 0]).float() for one in (logits, taught))
+    answer = F.binary_cross_entropy_with_logits(odds, theirs.sigmoid())
+    pairs = zip(features, seen, strict=True)
+    alike = [F.cosine_similarity(one.float(), other.float(), dim=1).mean() for one, other in pairs]
+    return answer + 1 - torch.stack(alike).mean()
+
+
 def weigh(terms: LossTerms, lambda_cgla: float) -> LossParts:
     """The complete objective (Eq. S1) from its terms, with lambda at this point of training."""
-    focal, dice, cgla = terms
-    return LossParts(focal + dice + lambda_cgla * cgla, focal, dice, cgla)
+    focal, dice, cgla, *lessons = terms
+    return LossParts(focal + dice + lambda_cgla * cgla + sum(lessons), focal, dice, cgla)
 
 
 def total_loss(

@@ -35,6 +35,16 @@ def test_all_chunks_run_for_three_epochs_then_k() -> None:
     assert [executed_chunks(e, PAPER, bscs) for e in range(5)] == [16, 16, 16, 6, 6]
 
 
+def test_the_budget_can_fall_in_equal_steps() -> None:
+    bscs, settings = BSCSConfig(k=6), TrainConfig(bscs_warmup=2, bscs_anneal=4)
+    budgets = [executed_chunks(e, settings, bscs) for e in range(8)]
+    assert budgets == [16, 16, 14, 12, 10, 8, 6, 6]
+    slow = TrainConfig(bscs_warmup=0, bscs_anneal=20)
+    fine = [executed_chunks(e, slow, bscs) for e in range(22)]
+    assert fine == sorted(fine, reverse=True)
+    assert set(fine) == set(range(6, 17))
+
+
 def test_the_last_epoch_runs_at_the_minimum() -> None:
     rates = [PAPER.lr * learning_rate(e, PAPER.epochs, PAPER) for e in range(PAPER.epochs)]
     assert rates[0] == 5e-4

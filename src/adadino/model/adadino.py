@@ -65,11 +65,17 @@ class AdaDINO(Detector):
             chunks: Chunks to execute in every block (blocks, k), instead of choosing them per
                 batch.
         """
+        return self.encode_and_decode(before, after, k=k, chunks=chunks)[1]
+
+    def encode_and_decode(
+        self, before: Tensor, after: Tensor, *, k: int | None, chunks: Tensor | None = None
+    ) -> tuple[Encoding, Output]:
+        """`forward`, and what lies between its halves: the tapped features."""
         check_pair(before, after)
         k = self.config.bscs.budget(k)
         images = self.pad(torch.cat((before, after)).float())
         encoding = self.encoder(self.prepare(images), k=k, chunks=chunks)
-        return decode(self, encoding, images, (before.shape[-2], before.shape[-1]))
+        return encoding, decode(self, encoding, images, (before.shape[-2], before.shape[-1]))
 
     def pad(self, images: Tensor) -> Tensor:
         """Pad images (B, 3, H, W) to whole tokens."""

@@ -75,6 +75,14 @@ class TrainConfig:
     """Epochs between validations; checkpoints are written after them."""
     bscs_warmup: int = 3
     """Epochs with all FFN chunks, before the policy chooses."""
+    bscs_anneal: int = schema.added(0)
+    """Epochs behind the warm-up over which the executed chunks fall from all to k. The paper drops
+    to k at once."""
+    teacher: str | None = schema.added(None)
+    """Beyond the paper: a trained model whose dense prediction and tapped features this one is
+    taught to give, beside the labels."""
+    adapter_lr: float = schema.added(1.0)
+    """Learning rate of CGLA's modules, as a multiple of lr."""
     lambda_start: float = 5
     """Epochs before CGLA's auxiliary loss sets in."""
     lambda_ramp: float = 10
@@ -130,7 +138,14 @@ class TrainConfig:
         ):
             if getattr(self, name) < 1:
                 raise ConfigError(f"train.{name} is {getattr(self, name)}, must be at least 1.")
-        for name in ("weight_decay", "bscs_warmup", "lambda_start", "lambda_ramp", "lambda_max"):
+        for name in (
+            "weight_decay",
+            "bscs_warmup",
+            "bscs_anneal",
+            "lambda_start",
+            "lambda_ramp",
+            "lambda_max",
+        ):
             if not 0 <= getattr(self, name) < math.inf:
                 raise ConfigError(f"train.{name} is {getattr(self, name)}, must be at least 0.")
         if not 0 <= self.seed < 2**32:
@@ -139,8 +154,9 @@ class TrainConfig:
             raise ConfigError(f"train.decay_factor is {self.decay_factor}, must be in 0..1.")
         if self.decay == "exponential" and self.schedule == "step":
             raise ConfigError("train.decay=exponential counts epochs; set train.schedule=epoch.")
-        if not 0 < self.lr < math.inf:
-            raise ConfigError(f"train.lr is {self.lr}, must be above 0.")
+        for name in ("lr", "adapter_lr"):
+            if not 0 < getattr(self, name) < math.inf:
+                raise ConfigError(f"train.{name} is {getattr(self, name)}, must be above 0.")
         if self.epochs % self.validate_every:
             raise ConfigError(
                 f"train.validate_every is {self.validate_every}, must divide train.epochs = "
@@ -180,8 +196,9 @@ class RunConfig:
     train: TrainConfig = field(default_factory=TrainConfig)
 
     def __post_init__(self) -> None:
-        for name in ("compile", "checkpointing"):
-            if self.model.peer is not None and getattr(self.train, name):
+        for name in ("compile", "checkpointing", "teacher", "bscs_anneal", "adapter_lr"):
+            used = getattr(self.train, name) != getattr(TrainConfig, name)
+            if self.model.peer is not None and used:
                 raise ConfigError(
                     f"train.{name} is for AdaDINO, not for {self.model.peer}; leave it out."
                 )

@@ -20,8 +20,15 @@ from adadino.training.config import TrainConfig
 
 
 def executed_chunks(epoch: int, settings: TrainConfig, bscs: BSCSConfig) -> int:
-    """FFN chunks that an epoch's steps execute: all of them while warming up, then k."""
-    return bscs.chunks if epoch < settings.bscs_warmup else bscs.k
+    """FFN chunks that an epoch's steps execute: all of them while warming up, in the end k.
+
+    Between the two, `bscs_anneal` epochs take equal steps down; the paper has none.
+    """
+    since = epoch - settings.bscs_warmup
+    if since < 0:
+        return bscs.chunks
+    left = max(0.0, 1 - (since + 1) / (settings.bscs_anneal + 1))
+    return bscs.k + round(left * (bscs.chunks - bscs.k))
 
 
 def lambda_cgla(epoch: float, settings: TrainConfig) -> float:

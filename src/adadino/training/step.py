@@ -39,9 +39,9 @@ from torch.distributed.tensor import DTensor
 from torch.nn.parallel import DistributedDataParallel
 
 from adadino.errors import ConfigError
-from adadino.losses import DiceKind, LossTerms, loss_terms
+from adadino.losses import DiceKind, LossTerms, loss_terms, teacher_loss
 from adadino.model.adadino import AdaDINO
-from adadino.model.detector import Detector
+from adadino.model.detector import Detector, Output
 from adadino.training.config import RunConfig
 
 Step = Callable[[Tensor, Tensor, Tensor], LossTerms]
@@ -49,15 +49,32 @@ Model = TypeVar("Model", bound=Detector)
 
 
 class StepLoss(nn.Module):
-    """Model and losses as one module: tensors in, the three terms of the loss out."""
+    """Model and losses as one module: tensors in, the terms of the loss out."""
 
-    def __init__(self, model: Detector, *, k: int | None, dice: DiceKind) -> None:
+    def __init__(
+        self,
+        model: Detector,
+        *,
+        k: int | None,
+        dice: DiceKind,
+        teacher: AdaDINO | None = None,
+    ) -> None:
         super().__init__()
-        self.model, self.k, self.dice = model, k, dice
+        self.model, self.k, self.dice, self.teacher = model, k, dice, teacher
 
     def forward(self, before: Tensor, after: Tensor, mask: Tensor) -> LossTerms:
         """The terms of an augmented batch, before `losses.weigh`."""
-        output = self.model(before, after, k=self.k)
+        if self.teacher is None or not isinstance(self.model, AdaDINO):
+            return self.terms(self.model(before, after, k=self.k), mask)
+        encoding, output = self.model.encode_and_decode(before, after, k=self.k)
+        dense = self.teacher.config.bscs.chunks
+        with torch.no_grad():
+            seen, taught = self.teacher.encode_and_decode(before, after, k=dense)
+        lesson = teacher_loss(output.logits, taught.logits, encoding.features, seen.features)
+        return (*self.terms(output, mask), lesson)
+
+    def terms(self, output: Output, mask: Tensor) -> LossTerms:
+        """The terms that need the labels."""
         delta = None if output.responses is None else output.responses.delta
         return loss_terms(output.logits, output.pyramid, delta, mask, dice=self.dice)
 

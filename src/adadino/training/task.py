@@ -19,9 +19,9 @@ import pytorch_lightning as pl
 import torch
 from torch import Tensor
 
-from adadino.checkpoint import trained_tensors
+from adadino.checkpoint import load, trained_tensors
 from adadino.data.augment import Augment
-from adadino.errors import EmptyWarning, TrainingError
+from adadino.errors import ConfigError, EmptyWarning, TrainingError
 from adadino.losses import LossParts, weigh
 from adadino.metrics import Confusion, confusion_counts
 from adadino.model.adadino import AdaDINO
@@ -30,7 +30,14 @@ from adadino.training.config import RunConfig
 from adadino.training.data import Batch
 from adadino.training.folder import checkpoint_of
 from adadino.training.schedule import executed_chunks, lambda_cgla, learning_rate
-from adadino.training.step import ShardedBackbone, Step, StepLoss, keep_gradients, record
+from adadino.training.step import (
+    ShardedBackbone,
+    Step,
+    StepLoss,
+    keep_gradients,
+    record,
+    set_up,
+)
 
 
 class ChangeTask(pl.LightningModule):
@@ -94,12 +101,31 @@ class ChangeTask(pl.LightningModule):
             settings, bscs = self.config.train, self.model.config.bscs
             # All budgets of the run at once: a graph cannot be recorded once gradients have been
             # accumulated outside of one.
-            for budget in {k, None if k is None else bscs.k}:
-                step = StepLoss(self.model, k=budget, dice=settings.dice)
+            epochs = range(settings.epochs)
+            budgets = {None if k is None else executed_chunks(e, settings, bscs) for e in epochs}
+            teacher = self.open_teacher()
+            for budget in budgets:
+                step = StepLoss(self.model, k=budget, dice=settings.dice, teacher=teacher)
                 graphed = settings.cuda_graph and self.device.type == "cuda"
                 bf16 = settings.precision == "bf16"
                 self.steps[budget] = record(step, batch, bf16=bf16) if graphed else step
         return self.steps[k]
+
+    def open_teacher(self) -> AdaDINO | None:
+        """The trained model that teaches, ready beside the one that learns."""
+        settings = self.config.train
+        if settings.teacher is None:
+            return None
+        teacher = load(settings.teacher, device=self.device)
+        mine, its = self.model.config, teacher.config
+        if not isinstance(teacher, AdaDINO) or (
+            (its.backbone.dim, its.taps) != (mine.backbone.dim, mine.taps)
+        ):
+            raise ConfigError(
+                f"train.teacher {settings.teacher} has other features than this model; give a "
+                "model of the same backbone and cgla.depths."
+            )
+        return set_up(teacher, precision=settings.precision).requires_grad_(False)
 
     def on_after_backward(self) -> None:
         """Between accumulated steps, save the gradients that a graph's next replay overwrites."""
@@ -180,7 +206,14 @@ class ChangeTask(pl.LightningModule):
     def configure_optimizers(self) -> Any:
         """The recipe's optimiser over what is trainable, with its learning rate's schedule."""
         settings = self.config.train
-        parameters = [p for p in self.model.parameters() if p.requires_grad]
+        parameters: list[Any] = [p for p in self.model.parameters() if p.requires_grad]
+        fused = parameters[0].is_cuda
+        if settings.adapter_lr != 1 and isinstance(self.model, AdaDINO):
+            adapters = set(self.model.encoder.cgla.parameters())
+            parameters = [
+                {"params": [p for p in parameters if p not in adapters]},
+                {"params": [*adapters], "lr": settings.adapter_lr * settings.lr},
+            ]
         optimizers: dict[str, Callable[..., torch.optim.Optimizer]] = {
             "adamw": torch.optim.AdamW,
             "adam": torch.optim.Adam,
@@ -190,7 +223,7 @@ class ChangeTask(pl.LightningModule):
             parameters,
             lr=settings.lr,
             weight_decay=settings.weight_decay,
-            fused=parameters[0].is_cuda,
+            fused=fused,
         )
         by_step = settings.schedule == "step"
         periods = int(self.trainer.estimated_stepping_batches) if by_step else settings.epochs
