@@ -23,6 +23,7 @@ from torch import Tensor
 from adadino import schema
 from adadino.build import build_on, kind_of, new_model
 from adadino.config import Config
+from adadino.domain import Domain
 from adadino.errors import ConfigError, NormalizationWarning, WeightsError
 from adadino.files import atomic
 from adadino.model.detector import Detector
@@ -147,6 +148,7 @@ def load(
     model.load_state_dict(_compare(model, tensors, path), strict=False)
     model.came_with_backbone = carried
     model.ancestors = ancestors(settings)
+    model.domain = Domain.of_card(settings, path)
     return model.to(device).eval()
 
 

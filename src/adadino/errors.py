@@ -74,8 +74,16 @@ class GridWarning(AdaDINOWarning):
     """The images lie on different grids, so `after` is resampled."""
 
 
+class DomainWarning(AdaDINOWarning):
+    """The images are not like those that the model was trained on."""
+
+
 class BandWarning(AdaDINOWarning):
     """One band stands in for red, green and blue."""
+
+
+class DatesWarning(AdaDINOWarning):
+    """What the files say of their dates cannot be right, or is only when they were copied."""
 
 
 class DevicesWarning(AdaDINOWarning):

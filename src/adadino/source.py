@@ -95,12 +95,15 @@ def read_settings(source: str | PathLike[str]) -> dict[str, Any]:
             f"{FORMAT}; update adadino."
         )
     beside = path.parent / SETTINGS
-    if beside.is_file() and read_json(beside).get("model") != settings["model"]:
+    if not beside.is_file():
+        return settings
+    card = read_json(beside)
+    if card.get("model") != settings["model"]:
         raise WeightsError(
             f"{beside} and the configuration inside {path.name} differ; delete config.json to use "
             "the one the weights were saved with."
         )
-    return settings
+    return {**card, **settings}  # what was added to the card later counts, too
 
 
 def _settings(path: Path) -> Any:

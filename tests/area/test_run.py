@@ -71,7 +71,8 @@ def test_registration_and_stretch_are_the_pair_s(model, tmp_path):
     before, after = make_scene(tmp_path / "scene", seed=4)
     for path in (before, after):  # 16 bits: stretched over the whole pair
         with rasterio.open(path) as raster:
-            values, profile = raster.read(), raster.profile | {"dtype": "uint16"}
+            values = raster.read()
+            profile = raster.profile | {"dtype": "uint16", "photometric": "RGB"}
         moved = np.roll(values, (2, 3), (1, 2)) if path == after else values
         with rasterio.open(path, "w", **profile) as raster:
             raster.write(moved.astype(np.uint16) * 37)

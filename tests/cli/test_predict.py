@@ -66,7 +66,8 @@ def test_everything_that_can_be_asked_for_is_written_and_listed(predict, dates, 
         "--stac": "item.json",
     }
     options = [part for option, name in asked.items() for part in (option, out / name)]
-    said = predict(*dates, *options, "--json", "--readers", 1, "--batch", 3)
+    more = ("--readers", 1, "--batch", 3, "--dates", "2009-06-01,2018-07-15")
+    said = predict(*dates, *options, "--json", *more)
     assert said.code == 0, said.err
     listed = {path.rsplit("/", 1)[-1] for path in json.loads(said.out)["outputs"]}
     assert "predicting: " in said.err  # progress has its own stream: --json does not silence it
@@ -74,6 +75,8 @@ def test_everything_that_can_be_asked_for_is_written_and_listed(predict, dates, 
     assert set(files(out)) == listed
     item = json.loads((out / "item.json").read_text())
     assert {"mask", "probability", "polygons", "overview"} <= set(item["assets"])
+    assert item["properties"]["start_datetime"] == "2009-06-01T00:00:00Z"
+    assert item["properties"]["adadino:datetime_source"] == "given"
 
 
 def test_batch_and_readers_change_nothing(predict, dates, tmp_path):

@@ -13,7 +13,8 @@ from affine import Affine
 from rasterio.errors import NotGeoreferencedWarning
 from rasterio.windows import Window
 
-from adadino.geo.read.raster import PairReader, PairWindow, open_pair
+from adadino.geo.read.raster import open_pair
+from adadino.geo.read.reader import PairReader, PairWindow
 from adadino.geo.tile.tiles import TilePlan
 
 UTM = "EPSG:32631"

@@ -60,7 +60,9 @@ def test_a_scene_has_the_same_bytes_for_any_batch_and_number_of_readers(
     if kind == "stretched":
         numbers = [data.astype(np.uint16) * 13 for data in map(_all_bands, scene)]
         scene = [
-            rewrite(path, tmp_path / path.name, lambda _, d=data: d, dtype="uint16")
+            rewrite(
+                path, tmp_path / path.name, lambda _, d=data: d, dtype="uint16", photometric="RGB"
+            )
             for path, data in zip(scene, numbers, strict=True)
         ]
     settings = [{}, {"batch": 1, "readers": 1}, {"batch": 5, "readers": 3}, {"batch": 16}]

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from adadino.area.store import teach_gdal
 from adadino.errors import AdaDINOError, ConfigError
 from adadino.geo.grid import Grid, match
+from adadino.geo.read.raster import resampled_grid
 from adadino.geo.read.source import describe
 from adadino.geo.tile.tiles import TilePlan
 from adadino.geo.write.cog import BLOCK
@@ -82,7 +83,7 @@ def open_scenes(
         try:
             before, _ = describe(dates.before, "before", options.bands)
             after, _ = describe(dates.after, "after", options.bands)
-            return match(before, after).grid
+            return resampled_grid(match(before, after).grid, options.gsd)
         except AdaDINOError as error:
             return error
 

@@ -29,9 +29,10 @@ from adadino.geo.read.stretch import BYTES, Stretch
 from adadino.geo.write.cog import BLOCK
 from adadino.runtime.protocol import Runner
 from adadino.scene.facts import scene_tags
+from adadino.scene.fit import check_scene
 from adadino.scene.options import SceneOptions
 from adadino.scene.outputs import Targets, change_flags, write_rasters
-from adadino.scene.pair import OpenDates, check_different, check_size, open_dates, reopen_dates
+from adadino.scene.pair import OpenDates, check_different, open_dates, reopen_dates
 from adadino.scene.predict import open_model
 from adadino.scene.stream import SceneStream
 
@@ -188,7 +189,7 @@ class Worker:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", AdaDINOWarning)  # the survey holds them, said once
             with open_dates(dates.before, dates.after, self.job.options) as pair:
-                check_size(pair.reader, forward.stride)
+                fit = check_scene(pair, forward, self.job.options)
                 forward.resume(chunks=None, batch=1)  # nothing of the pair before
                 stretch = pair.reader.stretch
                 stream = SceneStream(pair.reader, forward, self.job.options)
@@ -198,7 +199,7 @@ class Worker:
                     "shift": dataclasses.asdict(pair.shift),
                     "registered": pair.registered,
                     "stretch": None if stretch is BYTES else [stretch.low, stretch.high],
-                    "warnings": pair.warnings,
+                    "warnings": (*pair.warnings, *fit.sentences),
                     "chosen": stream.choose(),
                 }
 

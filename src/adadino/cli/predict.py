@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -12,6 +12,7 @@ import typer
 from adadino.cli.options import Backbone, Device, Json, Model, Overwrite, Quiet
 from adadino.cli.output import print_json, progress
 from adadino.cli.scene import takes_scene_options
+from adadino.scene.extent import Extent
 from adadino.scene.options import SceneOptions
 
 if TYPE_CHECKING:
@@ -34,6 +35,7 @@ def command(
         Path | None, typer.Option(help="Picture of before, after and change to write: .png.")
     ] = None,
     stac: Annotated[Path | None, typer.Option(help="STAC item to write: .json.")] = None,
+    extent: Extent,
     settings: SceneOptions,
     device: Device = "auto",
     overwrite: Overwrite = False,
@@ -61,28 +63,24 @@ def command(
             overview=overview,
             stac=stac,
             options=settings,
+            extent=extent,
             device=device,
             overwrite=overwrite,
             resume=resume,
             progress=report,
         )
     if json:
-        print_json(_facts(result))
+        print_json(_facts(result, model))
         return
-    shift = result.shift
-    typer.echo(
-        f"{100 * result.change_fraction:.2f} % of the valid area changed, in "
-        f"{len(result.polygons)} polygons"
-    )
-    typer.echo(
-        f"shift between the dates: {shift.dy:+.2f}, {shift.dx:+.2f} pixels (confidence "
-        f"{shift.confidence:.2f}, {'applied' if result.registered else 'not applied'})"
-    )
+    typer.echo(result.headline)
+    typer.echo(f"shift between the dates: {result.shift.text(applied=result.registered)}")
+    for line in _used(result.used):
+        typer.echo(line)
     for path in result.outputs:
         typer.echo(f"wrote {path}")
 
 
-def _facts(result: SceneResult) -> dict[str, Any]:
+def _facts(result: SceneResult, model: str) -> dict[str, Any]:
     """What --json prints."""
     shift = result.shift
     return {
@@ -90,9 +88,36 @@ def _facts(result: SceneResult) -> dict[str, Any]:
         "change_fraction": result.change_fraction,
         "polygons": len(result.polygons),
         "warnings": result.warnings,
-        "shift": {"dy": shift.dy, "dx": shift.dx, "confidence": shift.confidence},
+        "shift": {
+            "dy": shift.dy, "dx": shift.dx, "confidence": shift.confidence,
+            "reliable": shift.reliable, "problem": shift.problem,
+        },
         "registered": result.registered,
-    }
+        "model": model,
+        "used": result.used,
+        "fit": result.fit.as_json(),
+    }  # fmt: skip
+
+
+def _used(used: Mapping[str, Any]) -> Iterator[str]:
+    """What was made of the images, line by line."""
+    first, second = used["bands"]
+    yield f"bands: {first}" if first == second else f"bands: {first}; after {second}"
+    stretch = used["stretch"]
+    if stretch is not None:
+        ends = (
+            "-".join(f"{value:g}" for value in pair) for pair in zip(*stretch.values(), strict=True)
+        )
+        yield f"values from black to white: red, green, blue {', '.join(ends)}"
+    if used["resolution_m"] is not None:
+        yield f"ground resolution: {used['resolution_m']:.3g} m"
+    if used["dates"] is not None:
+        yield f"dates: {' and '.join(used['dates'])} ({used['dates_source']})"
+    if used["aoi"] is not None:
+        size = "" if used["aoi_m2"] is None else f", {used['aoi_m2']:,.0f} m2"
+        yield f"area of interest: {used['aoi']}{size}"
+    for mask in used["masks"] or ():
+        yield f"mask: {mask}"
 
 
 @contextmanager

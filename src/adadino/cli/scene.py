@@ -1,4 +1,4 @@
-"""How predict and predict-area take the settings of a scene (`SceneOptions`)."""
+"""How predict and predict-area take the settings of a scene (`SceneOptions`, `Extent`)."""
 
 from __future__ import annotations
 
@@ -15,16 +15,32 @@ def _bands(text: str) -> tuple[int, ...]:
     return tuple(map(whole_number, text.split(",")))
 
 
-def _scale(text: str) -> tuple[float, float]:
+def _scale(text: str) -> tuple[float, ...]:
+    return _numbers(text, "MIN,MAX")
+
+
+def _box(text: str) -> tuple[float, ...]:
+    return _numbers(text, "LEFT,BOTTOM,RIGHT,TOP")
+
+
+def _numbers(text: str, form: str) -> tuple[float, ...]:
     try:
-        low, high = map(float, text.split(","))
-    except ValueError as error:
-        raise typer.BadParameter(f"{text!r} must be two numbers, MIN,MAX") from error
-    return low, high
+        numbers = tuple(map(float, text.split(",")))
+    except ValueError:
+        numbers = ()
+    if len(numbers) != form.count(",") + 1:
+        raise typer.BadParameter(f"{text!r} must be {form.count(',') + 1} numbers, {form}")
+    return numbers
+
+
+def _dates(text: str) -> tuple[str, ...]:
+    return tuple(text.split(","))
 
 
 takes_scene_options = takes_dataclasses(
     bands=Typed(_bands, "R,G,B"),
     scale=Typed(_scale, "MIN,MAX"),
     batch=Typed(_batch, "N|auto", "auto"),
+    bbox=Typed(_box, "LEFT,BOTTOM,RIGHT,TOP"),
+    dates=Typed(_dates, "BEFORE,AFTER"),
 )

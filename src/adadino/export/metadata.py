@@ -47,6 +47,7 @@ def metadata_of(model: Detector, **facts: Any) -> dict[str, Any]:
         "threshold": SceneOptions.threshold,
         "stride": model.stride,
         "tile": SceneOptions.tile,
+        "domain": None if model.domain is None else model.domain.as_card(),
         **facts,
     }
 

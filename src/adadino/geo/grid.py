@@ -153,6 +153,7 @@ def match(before: Grid, after: Grid) -> Match:
             if a transform is not one.
     """
     whole = Window(0, 0, before.width, before.height)
+    first, second = bounds_text(before.bounds), bounds_text(after.bounds)
     if before.crs is None and after.crs is None:
         if (before.width, before.height) != (after.width, after.height):
             raise InputError(
@@ -164,15 +165,15 @@ def match(before: Grid, after: Grid) -> Match:
         if placed and not before.is_close(after):
             raise InputError(
                 f"neither date has a coordinate system, and they lie in different places: before "
-                f"at {_text(before.bounds)}, after at {_text(after.bounds)}; assign the system to "
+                f"at {first}, after at {second}; assign the system to "
                 "both (gdal_edit.py -a_srs), or remove the transforms to compare pixel by pixel."
             )
         return Match(before, whole, before, equal=True)
     if before.crs is None or after.crs is None:
         without = "before" if before.crs is None else "after"
         raise InputError(
-            f"before has {crs_name(before.crs)} with bounds {_text(before.bounds)} and after has "
-            f"{crs_name(after.crs)} with bounds {_text(after.bounds)}; assign a coordinate system "
+            f"before has {crs_name(before.crs)} with bounds {first} and after has "
+            f"{crs_name(after.crs)} with bounds {second}; assign a coordinate system "
             f"to {without} (gdal_edit.py -a_srs)."
         )
     if before.crs != after.crs and (before.is_local or after.is_local):
@@ -297,8 +298,8 @@ def _no_overlap(before: Grid, after: Grid) -> str:
         except Exception:  # as in _convert
             system = f"{system} and {crs_name(after.crs)}"
     text = (
-        f"the images share no whole pixel: before covers {_text(before.bounds)} and after "
-        f"{_text(bounds)} (left, bottom, right, top in {system})"
+        f"the images share no whole pixel: before covers {bounds_text(before.bounds)} and after "
+        f"{bounds_text(bounds)} (left, bottom, right, top in {system})"
     )
     gap = max(before.bounds[0] - bounds[2], bounds[0] - before.bounds[2])
     if before.is_geographic and gap > 180:
@@ -309,5 +310,6 @@ def _no_overlap(before: Grid, after: Grid) -> str:
     return f"{text}; give two images of the same place."
 
 
-def _text(bounds: Bounds) -> str:
+def bounds_text(bounds: Bounds) -> str:
+    """Bounds in a message."""
     return "(" + ", ".join(f"{value:.10g}" for value in bounds) + ")"

@@ -17,6 +17,8 @@ from adadino.model.sizes import Sizes
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from adadino.domain import Domain
+
 
 class Output(NamedTuple):
     """What a forward pass returns; nothing is kept on the model."""
@@ -76,6 +78,8 @@ class Detector(nn.Module):
     """What height and width are padded to."""
     precision: str | None = None
     """The arithmetic of an engine: fp32, bf16, fp8 or int8. None for a plain model."""
+    domain: Domain | None = None
+    """What it was trained on, if its card says."""
     came_with_backbone: bool = False
     """Whether the checkpoint it was loaded from holds the frozen backbone too."""
     ancestors: tuple[dict[str, Any], ...] = ()

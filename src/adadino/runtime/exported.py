@@ -18,6 +18,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from adadino.domain import Domain
 from adadino.errors import AdaDINOError, AdaDINOWarning, ConfigError, WeightsError
 from adadino.runtime.protocol import Images
 
@@ -97,6 +98,7 @@ class OnnxForward:
         """
         self.model = model
         self.stride, self.kind, self.batch = model.stride, model.device, 1
+        self.domain = Domain.of_card(model.metadata, model.path)
         self.warnings: list[str] = []
         if engine not in ("auto", "off"):
             raise ConfigError(

@@ -84,7 +84,7 @@ class Forward:
         self.chunks: Tensor | None = None
         self.batch = 1
         self.warnings: list[str] = []
-        self.stride = network.stride
+        self.stride, self.domain = network.stride, network.domain
         self.kind = " ".join(filter(None, (self.device.type, self.engine)))
         self.threads = torch.get_num_threads()
 

@@ -10,6 +10,8 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
+    from adadino.domain import Domain
+
 Selection = Literal["scene", "batch"]
 EngineName = Literal["auto", "off", "bf16", "fp8", "int8"]
 
@@ -40,6 +42,8 @@ class Runner(Protocol):
     """The FFN chunks of every block, if they were chosen for the scene."""
     warnings: list[str]
     """What the user was warned of."""
+    domain: Domain | None
+    """What the model was trained on, if it says."""
     stride: int
     """What the side of a tile must be a multiple of."""
     kind: str

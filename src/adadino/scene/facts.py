@@ -5,7 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 
 import adadino
+from adadino.domain import Domain
+from adadino.geo.read.stretch import BYTES
 from adadino.runtime.protocol import Runner
+from adadino.scene.fit import resolution_fit
 from adadino.scene.journal import file_facts
 from adadino.scene.options import SceneOptions
 from adadino.scene.pair import OpenDates
@@ -25,15 +28,50 @@ def scene_facts(
         "model": digest,
         "device": forward.kind,
         **option_facts(options),
+        **_extent_facts(pair),
         "version": ANSWERS,
     }
 
 
+def _extent_facts(pair: OpenDates) -> dict[str, object]:
+    """Which pixels are compared; None for all of them, as in runs that knew no extent."""
+    interest, masks = pair.reader.interest, pair.reader.masks
+    files = [[*file_facts(mask.path), mask.rule.name] for mask in masks]
+    return {"aoi": None if interest is None else interest.digest, "masks": files or None}
+
+
 def option_facts(options: SceneOptions) -> dict[str, object]:
     """The settings that move a probability."""
-    names = ("tile", "overlap", "selection", "sample", "engine", "bands", "scale", "register")
+    names = (
+        "tile",
+        "overlap",
+        "selection",
+        "sample",
+        "engine",
+        "bands",
+        "scale",
+        "register",
+        "gsd",
+    )
     batch = options.batch if options.selection == "batch" else None
     return {**{name: getattr(options, name) for name in names}, "batch": batch}
+
+
+def scene_used(pair: OpenDates, domain: Domain | None) -> dict[str, object]:
+    """What was made of the images, as JSON holds it; None where there is nothing to say."""
+    reader, moments, interest = pair.reader, pair.moments, pair.reader.interest
+    stretch, fit = reader.stretch, resolution_fit(reader, domain, any_too=True)
+    return {
+        "bands": [bands.text for bands in reader.bands],
+        "stretch": None if stretch is BYTES else {"low": stretch.low, "high": stretch.high},
+        "resolution_m": None if fit.metres is None else round(fit.metres, 4),
+        "domain": fit.remark,
+        "dates": None if moments is None else [moment.day for moment in moments],
+        "dates_source": None if moments is None else moments[0].source,
+        "aoi": None if interest is None else Path(interest.name).name,
+        "aoi_m2": None if interest is None else interest.square_metres,
+        "masks": [f"{mask.text}: {mask.share:.1%} left out" for mask in reader.masks] or None,
+    }
 
 
 def scene_tags(
@@ -47,10 +85,12 @@ def scene_tags(
         "ADADINO_THRESHOLD": options.threshold,
         "ADADINO_TILE": options.tile,
         "ADADINO_OVERLAP": options.overlap,
-        "ADADINO_BANDS": options.bands,
         "ADADINO_SCALE": options.scale,
+        "ADADINO_GSD": options.gsd,
+        "ADADINO_MIN_AREA": options.min_area or None,
         "ADADINO_SHIFT": (pair.shift.dy, pair.shift.dx) if pair.registered else None,
         "ADADINO_BEFORE": Path(pair.names[0]).name,
         "ADADINO_AFTER": Path(pair.names[1]).name,
+        **{f"ADADINO_{name.upper()}": v for name, v in scene_used(pair, forward.domain).items()},
     }
     return {name: value for name, value in tags.items() if value is not None}

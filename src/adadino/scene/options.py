@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 from dataclasses import dataclass
 from typing import Annotated
@@ -30,6 +31,8 @@ class SceneOptions:
     threshold: Annotated[float, "Probability from which a pixel changed."] = 0.5
     bands: Annotated[tuple[int, ...] | None, "Red, green, blue from 1: 3,2,1."] = None
     scale: Annotated[tuple[float, float] | None, "Raw values that are black and white."] = None
+    gsd: Annotated[float | None, "Resample to pixels of so many metres."] = None
+    any_resolution: Annotated[bool, "Predict whatever the model was trained for."] = False
     register: Annotated[bool, "Apply the estimated shift, if it is reliable."] = False
     min_area: Annotated[float, "Leave smaller polygons out, m2 (pixels without a CRS)."] = 0.0
     simplify: Annotated[float, "How far outlines may move, m (pixels without a CRS)."] = 0.0
@@ -47,6 +50,8 @@ class SceneOptions:
     def __post_init__(self) -> None:
         if not 0 < self.threshold < 1:
             raise ConfigError(f"threshold is {self.threshold}, must lie between 0 and 1.")
+        if self.gsd is not None and not 0 < self.gsd < math.inf:
+            raise ConfigError(f"gsd is {self.gsd}; give metres per pixel, as in --gsd 0.5.")
         for name in ("batch", "sample", "readers"):
             value = getattr(self, name)
             if value is not None and value < 1:

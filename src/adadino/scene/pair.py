@@ -4,18 +4,27 @@ from __future__ import annotations
 
 import filecmp
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from typing import Any, NamedTuple
 
 import rasterio
 from rasterio.windows import Window
 
-from adadino.errors import AdaDINOWarning, InputError, RegistrationWarning
-from adadino.geo.read.raster import PairReader, open_pair
+from adadino.errors import (
+    AdaDINOWarning,
+    DatesWarning,
+    GridWarning,
+    InputError,
+    RegistrationWarning,
+)
+from adadino.geo.read.dates import Moment, both_taken
+from adadino.geo.read.raster import open_pair
+from adadino.geo.read.reader import PairReader
 from adadino.geo.read.register import Shift, estimate_shift
 from adadino.geo.read.source import ImagePath, OpenFile, is_same_file, open_dataset
 from adadino.geo.read.stretch import Stretch
+from adadino.scene.extent import Extent
 from adadino.scene.options import SceneOptions
 
 CACHE = 192 * 2**20
@@ -33,6 +42,9 @@ class OpenDates(NamedTuple):
     shift: Shift
     registered: bool
     warnings: tuple[str, ...]
+    moments: tuple[Moment, Moment] | None
+    """When they were taken; None if neither the user nor the files say."""
+    extent: Extent = Extent()
     open_file: OpenFile = open_dataset
 
 
@@ -42,6 +54,7 @@ def open_dates(
     after: ImagePath,
     options: SceneOptions,
     *,
+    extent: Extent | None = None,
     names: tuple[str, str] | None = None,
     open_file: OpenFile = open_dataset,
 ) -> Iterator[OpenDates]:
@@ -50,19 +63,24 @@ def open_dates(
     Args:
         before: The first date.
         after: The second date.
-        options: Bands, scale, and whether to register.
+        options: Bands, scale, resolution, and whether to register.
+        extent: Where and when; everywhere if None.
         names: What the user calls the dates, if not by their paths.
         open_file: How the files are opened.
     """
     paths = str(before), str(after)
-    kinds: dict[str, Any] = {"bands": options.bands, "scale": options.scale}
+    extent = extent or Extent()
+    kinds: dict[str, Any] = {"bands": options.bands, "scale": options.scale, "gsd": options.gsd}
+    kinds |= {"interest": extent.interest, "masks": extent.mask}
     kinds |= {"names": names, "open_file": open_file}
     with ExitStack() as stack:
         # In bytes. GDAL's own default, a share of the machine's memory, would be most of what is
         # used here; much less, and it would decode blocks again for every tile.
         stack.enter_context(rasterio.Env(GDAL_CACHEMAX=CACHE))
         reader = stack.enter_context(open_pair(*paths, **kinds))
+        moments = extent.given_dates() or both_taken(*paths, open_file)
         notes = [str(warning) for warning in reader.warnings]
+        notes += _said(_remarks(reader, moments))
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
             shift = estimate_shift(
@@ -81,8 +99,9 @@ def open_dates(
                 moved = open_pair(*paths, **kinds, shift=(shift.dy, shift.dx))
             reader = stack.enter_context(moved)
         yield OpenDates(
-            *paths, names or paths, reader, shift, registered, (*notes, *found), open_file
-        )
+            *paths, names or paths, reader, shift, registered, (*notes, *found), moments, extent,
+            open_file,
+        )  # fmt: skip
 
 
 @contextmanager
@@ -103,9 +122,31 @@ def reopen_dates(
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", AdaDINOWarning)  # said when it was first opened
             reader = open_pair(
-                *paths, bands=options.bands, scale=options.scale, shift=moved, stretch=stretch
+                *paths, bands=options.bands, scale=options.scale, shift=moved, stretch=stretch,
+                gsd=options.gsd,
+            )  # fmt: skip
+        moments = both_taken(*paths)
+        yield OpenDates(*paths, paths, stack.enter_context(reader), shift, registered, (), moments)
+
+
+def _remarks(reader: PairReader, moments: tuple[Moment, Moment] | None) -> Iterator[AdaDINOWarning]:
+    if moments is not None and moments[1].time < moments[0].time:
+        yield DatesWarning(
+            f"by what the files say ({moments[0].source}) before was taken on {moments[0].day} and "
+            f"after on {moments[1].day}, which is earlier; exchange them, or give --dates."
+        )
+    for mask in reader.masks:
+        if mask.covered < 1:
+            yield GridWarning(
+                f"the mask {mask.text} covers {mask.covered:.1%} of the scene; the rest is left "
+                "out."
             )
-        yield OpenDates(*paths, paths, stack.enter_context(reader), shift, registered, ())
+
+
+def _said(remarks: Iterable[AdaDINOWarning]) -> Iterator[str]:
+    for remark in remarks:
+        warnings.warn(remark, stacklevel=3)
+        yield str(remark)
 
 
 def check_different(
@@ -124,18 +165,4 @@ def check_different(
         first, second = names or (before, after)
         raise InputError(
             f"before and after are the same image, {first} and {second}; give two dates."
-        )
-
-
-def check_size(reader: PairReader, least: int) -> None:
-    """Refuse a scene in which there is nothing to see.
-
-    Raises:
-        InputError: It is less than `least` pixels wide or high.
-    """
-    grid = reader.grid
-    if min(grid.height, grid.width) < least:
-        raise InputError(
-            f"the dates have {grid.width} x {grid.height} pixels in common; the model needs "
-            f"{least} x {least} to see anything. Give larger images."
         )

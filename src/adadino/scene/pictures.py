@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import base64
 import io
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from html import escape
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 from affine import Affine
@@ -72,14 +72,10 @@ def as_html(result: SceneResult) -> str:
 
 def _facts(result: SceneResult) -> Iterator[tuple[str, str]]:
     unit = "pixels" if result.grid.crs is None else "m²"
-    yield "Change", f"{100 * result.change_fraction:.2f} % of the valid area"
+    remark = "" if result.fit.remark is None else f" ({result.fit.remark})"
+    yield "Change", f"{100 * result.change_fraction:.2f} % of the valid area{remark}"
     yield "Polygons", f"{len(result.polygons):,}, together {result.area:,.0f} {unit}"
-    moved = "applied" if result.registered else "not applied"
-    sure = result.shift.problem or f"confidence {result.shift.confidence:.2f}"
-    yield (
-        "Shift",
-        f"{result.shift.dy:+.2f} rows, {result.shift.dx:+.2f} columns ({sure}; {moved})",
-    )
+    yield "Shift", result.shift.text(applied=result.registered)
     yield "Size", f"{result.grid.width:,} x {result.grid.height:,} pixels"
     yield "Threshold", f"{result.threshold:g}"
 
@@ -88,8 +84,11 @@ def overview(result: SceneResult, side: int = SIDE) -> Image.Image:
     """The picture of before, after and change, at most `side` pixels wide and high."""
     span, unit = ground_span(result.grid)
     title, share = result.title, result.change_fraction
-    panels = result.small(side)
-    return draw_overview(*panels, title=title, span=span, unit=unit, share=share, side=side)
+    dates = cast("Sequence[str] | None", result.used.get("dates"))
+    return draw_overview(
+        *result.small(side), title=title, span=span, unit=unit, share=share, side=side,
+        dates=dates, remark=result.fit.remark,
+    )  # fmt: skip
 
 
 def _picture_html(result: SceneResult) -> str:

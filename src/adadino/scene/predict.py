@@ -13,21 +13,25 @@ from __future__ import annotations
 import dataclasses
 import shutil
 import tempfile
+import warnings
 import weakref
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from adadino.errors import ConfigError
+from adadino.domain import Fit
+from adadino.errors import ConfigError, DatesWarning
 from adadino.geo.grid import Grid
-from adadino.geo.read.raster import PairReader
+from adadino.geo.read.reader import PairReader
 from adadino.geo.read.source import ImagePath, OpenFile, open_dataset
 from adadino.geo.write.cog import BLOCK
-from adadino.geo.write.stac import write_item
+from adadino.geo.write.stac import file_times, write_item
 from adadino.runtime.protocol import Runner
 from adadino.runtime.runner import open_runner
-from adadino.scene.facts import scene_facts, scene_tags
+from adadino.scene.extent import Extent
+from adadino.scene.facts import scene_facts, scene_tags, scene_used
+from adadino.scene.fit import check_scene
 from adadino.scene.journal import Journal, open_journal
 from adadino.scene.options import SceneOptions
 from adadino.scene.outputs import (
@@ -38,7 +42,7 @@ from adadino.scene.outputs import (
     write_vectors,
 )
 from adadino.scene.pace import Report, begin
-from adadino.scene.pair import OpenDates, check_different, check_size, open_dates
+from adadino.scene.pair import OpenDates, check_different, open_dates
 from adadino.scene.result import SceneResult
 from adadino.scene.stream import SceneStream, fill
 
@@ -57,6 +61,7 @@ def predict_scene(
     overview: ImagePath | None = None,
     stac: ImagePath | None = None,
     options: SceneOptions | None = None,
+    extent: Extent | None = None,
     backbone: str | None = None,
     device: str = "auto",
     overwrite: bool = False,
@@ -81,7 +86,8 @@ def predict_scene(
         vector: Polygons: .gpkg, .geojson, .fgb or .shp.
         overview: A picture of before, after and change: .png.
         stac: A STAC item that describes the outputs: .json.
-        options: Threshold, tiling, selection, bands, registration.
+        options: Threshold, tiling, selection, bands, resolution, registration.
+        extent: Area of interest, masks of clouds, dates; everything there is if None.
         backbone: Weights of the model's backbone, if not where the model says.
         device: Where the model runs.
         overwrite: Replace outputs that exist, and the rows of an interrupted run.
@@ -109,16 +115,17 @@ def predict_scene(
     with ExitStack() as stack:
         begin(progress, "opening")
         forward = stack.enter_context(open_model(model, device, options, backbone=backbone))
-        dates = open_dates(before, after, options, names=names, open_file=open_file)
-        pair = stack.enter_context(dates)
-        check_size(pair.reader, forward.stride)
+        how = {"names": names, "extent": extent, "open_file": open_file}
+        pair = stack.enter_context(open_dates(before, after, options, **how))
+        fit = check_scene(pair, forward, options)
         targets.check_grid(pair.reader.grid)
         begin(progress, "preparing")
         if opened is not None:
             opened(pair.reader)
         again = {"resume": resume, "overwrite": overwrite}
-        result = _predict(pair, forward, options, targets, progress, **again)
-        return dataclasses.replace(result, keep=keep)
+        return dataclasses.replace(
+            _predict(pair, forward, fit, options, targets, progress, **again), keep=keep
+        )
 
 
 @contextmanager
@@ -155,6 +162,7 @@ def open_model(
 def _predict(
     pair: OpenDates,
     forward: Runner,
+    fit: Fit,
     options: SceneOptions,
     targets: Targets,
     progress: Report | None,
@@ -177,10 +185,12 @@ def _predict(
         begin(progress, "writing")
         with all_or_none(targets):
             found = _write(journal, targets, pair, options, tags)
-            notes = (*pair.warnings, *forward.warnings, *_unplaced(pair.reader.grid))
-            result = dataclasses.replace(found, warnings=notes)
-            _present(result, targets, tags)
-    return result
+            used = scene_used(pair, forward.domain)
+            result = dataclasses.replace(found, fit=fit, used=used)
+            undated = _present(result, targets, tags, pair)
+            notes = (*pair.warnings, *fit.sentences, *forward.warnings)
+            notes = (*notes, *_unplaced(pair.reader.grid), *undated)
+    return dataclasses.replace(result, warnings=notes)
 
 
 def _write(
@@ -212,31 +222,42 @@ def _write(
         threshold=options.threshold,
         bands=options.bands,
         scale=options.scale,
+        gsd=options.gsd,
         names=pair.names,
         open_file=pair.open_file,
     )
 
 
-def _present(result: SceneResult, targets: Targets, tags: Mapping[str, object]) -> None:
-    """Write the picture and the STAC item, if they were asked for."""
+def _present(
+    result: SceneResult, targets: Targets, tags: Mapping[str, object], pair: OpenDates
+) -> list[str]:
+    """Write the picture and the STAC item, if they were asked for; returns what to warn of."""
     if targets.overview is not None:
         result.write_overview(targets.overview)
     if targets.stac is None:
-        return
+        return []
     properties = {
         name.replace("ADADINO_", "adadino:").lower(): value
         for name, value in tags.items()
         if name.startswith("ADADINO_")
     }
     properties["adadino:change_fraction"] = result.change_fraction
+    moments, notes = pair.moments, []
+    if moments is None:
+        moments = file_times(pair.before, pair.after)
+        notes.append(
+            f"nothing says when the images were taken, so {targets.stac.name} has the times at "
+            "which their files were written; give --dates BEFORE,AFTER."
+        )
+        warnings.warn(notes[0], DatesWarning, stacklevel=4)
     write_item(
         targets.stac,
         grid=result.grid,
         outputs=targets.roles,
         properties=properties,
-        inputs=(result.before, result.after),
-        open_file=result.open_file,
+        moments=moments,
     )
+    return notes
 
 
 class _TemporaryFolder:

@@ -13,7 +13,7 @@ from __future__ import annotations
 import shutil
 import tempfile
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -28,6 +28,7 @@ from rasterio.errors import RasterioError
 from rasterio.features import rasterize
 from rasterio.windows import Window
 
+from adadino.domain import UNKNOWN, Fit
 from adadino.errors import AdaDINOWarning, InputError, VectorWarning, WriteError
 from adadino.files import WAY_OUT
 from adadino.geo.grid import Grid
@@ -70,6 +71,12 @@ class SceneResult:
     """The bands of the dates to show; None for those the files name red, green and blue."""
     scale: tuple[float, float] | None = None
     """The values to show as black and white; None to stretch both dates together."""
+    gsd: float | None = None
+    """The ground resolution that the dates were resampled to; None for before's own pixels."""
+    fit: Fit = field(default=UNKNOWN)
+    """How the scene fits what the model was trained on."""
+    used: Mapping[str, object] = field(default_factory=dict)
+    """What was made of the images: bands, stretch, resolution, dates, area of interest, masks."""
     names: tuple[str, str] | None = None
     """What the user calls the dates; None for the names of their files."""
     open_file: OpenFile = field(default=open_dataset, repr=False)
@@ -81,6 +88,14 @@ class SceneResult:
     def area(self) -> float:
         """The polygons' area in square metres; in pixels without coordinates."""
         return float(self.polygons[measures(self.grid)[0]].sum())
+
+    @property
+    def headline(self) -> str:
+        """How much changed, and whether that can be relied on."""
+        where = "valid area" if self.used.get("aoi") is None else "valid area of interest"
+        polygons = "1 polygon" if len(self.polygons) == 1 else f"{len(self.polygons)} polygons"
+        found = f"{100 * self.change_fraction:.2f} % of the {where} changed, in {polygons}"
+        return found if self.fit.remark is None else f"{found} ({self.fit.remark})"
 
     @cached_property
     def mask(self) -> NDArray[np.uint8]:
@@ -268,8 +283,11 @@ class SceneResult:
     @property
     def title(self) -> str:
         """The names of both dates."""
-        before, after = self.names or (self.before, self.after)
-        return f"{PurePath(before).name} and {PurePath(after).name}"
+        before, after = (PurePath(name) for name in self.names or (self.before, self.after))
+        if before.name != after.name:
+            return f"{before.name} and {after.name}"
+        # Dates are often told apart by their folders: A/31.png and B/31.png.
+        return f"{PurePath(*before.parts[-2:])} and {PurePath(*after.parts[-2:])}"
 
 
 @contextmanager

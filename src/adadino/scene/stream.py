@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from adadino.errors import WeightsError
-from adadino.geo.read.raster import PairReader
+from adadino.geo.read.reader import PairReader
 from adadino.geo.tile.blend import Blender, blend_weight
 from adadino.geo.tile.tiles import Tile, TilePlan
 from adadino.runtime.protocol import Answers, Images, Runner

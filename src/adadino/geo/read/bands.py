@@ -1,21 +1,38 @@
 """Which bands are red, green and blue.
 
 In this order: the bands the user names; a palette, expanded to its colours; the bands whose
-colour interpretation is red, green and blue; the first three that are not alpha; a single band,
-three times, with a warning. Two bands are a question only the user can answer.
+colour interpretation is red, green and blue; those whose descriptions say so (red, B04); the first
+three that are not alpha; a single band, three times. The last two are guesses, of which the user is
+warned. Two bands are a question only the user can answer.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 from rasterio.enums import ColorInterp
 
 from adadino.errors import InputError
+
+Chosen = Literal["given", "palette", "by colour", "by name", "guessed", "one band for all"]
+NAMES = {
+    "red": ("red", "r", "b04"),
+    "green": ("green", "g", "b03"),
+    "blue": ("blue", "b", "b02"),
+    "nir": ("nir", "nir1", "near infrared", "near-infrared", "b08", "b8", "b8a"),
+}
+"""What files call their bands, in words and as Sentinel-2's."""
+LIKELY = {
+    "red": ("b4", "band4", "sr_b4"),
+    "green": ("b3", "band3", "sr_b3"),
+    "blue": ("b2", "band2", "sr_b2"),
+}
+"""The same of Landsat 8 and 9; Landsat 4 to 7 call red B3, so that these are guesses."""
 
 
 @dataclass(frozen=True)
@@ -27,14 +44,22 @@ class Bands:
         alpha: Number of the alpha band, or None.
         palette: Colours (256 or more, 3) to look band values up in, or None.
         is_uint8: Whether the colours are 0 to 255 as they stand.
-        repeated: Whether a single band had to stand in, without being asked to.
+        chosen: How the bands were chosen.
+        nir: Number of the near-infrared band, if one says that it is; for measures of vegetation.
     """
 
     indexes: tuple[int, int, int]
     alpha: int | None
     palette: NDArray[np.float32] | None
     is_uint8: bool
-    repeated: bool = False
+    chosen: Chosen = "given"
+    nir: int | None = None
+
+    @property
+    def text(self) -> str:
+        """The choice for people: 3,2,1 (by name)."""
+        numbers = ",".join(map(str, dict.fromkeys(self.indexes)))
+        return f"{numbers} ({self.chosen})"
 
 
 def choose_bands(dataset: Any, name: str, bands: Sequence[int] | None = None) -> Bands:
@@ -51,13 +76,15 @@ def choose_bands(dataset: Any, name: str, bands: Sequence[int] | None = None) ->
     colours = dict(zip(dataset.indexes, dataset.colorinterp, strict=True))
     alpha = next((i for i, colour in colours.items() if colour == ColorInterp.alpha), None)
     plain = [i for i in dataset.indexes if i != alpha]
+    called = _called(dataset, NAMES)
     palette = None
+    chosen: Chosen = "given"
     if bands is not None:
         indexes = _named(bands, dataset.count, name)
     elif colours[1] == ColorInterp.palette:
-        indexes, palette = (1, 1, 1), _palette(dataset)
+        indexes, palette, chosen = (1, 1, 1), _palette(dataset), "palette"
     else:
-        indexes = _by_colour(colours, plain, name)
+        indexes, chosen = _found(colours, (called, _called(dataset, LIKELY)), plain, name)
     types = {dataset.dtypes[i - 1] for i in indexes}
     if any(np.issubdtype(kind, np.complexfloating) for kind in types):
         raise InputError(
@@ -68,7 +95,8 @@ def choose_bands(dataset: Any, name: str, bands: Sequence[int] | None = None) ->
         alpha,
         palette,
         is_uint8=palette is not None or types == {"uint8"},
-        repeated=bands is None and palette is None and len(set(indexes)) == 1,
+        chosen=chosen,
+        nir=called.get("nir"),
     )
 
 
@@ -84,18 +112,38 @@ def _named(bands: Sequence[int], count: int, name: str) -> tuple[int, int, int]:
     return red, green, blue
 
 
-def _by_colour(
-    colours: dict[int, ColorInterp], plain: list[int], name: str
-) -> tuple[int, int, int]:
-    found = {colour: index for index, colour in reversed(colours.items())}
-    try:
-        return found[ColorInterp.red], found[ColorInterp.green], found[ColorInterp.blue]
-    except KeyError:
-        pass
+def _called(dataset: Any, names: Mapping[str, Sequence[str]]) -> dict[str, int]:
+    """The bands that have one of the names of a colour, the first for each."""
+    found: dict[str, int] = {}
+    for index, description in zip(dataset.indexes, dataset.descriptions, strict=True):
+        said = (description or "").strip().lower()
+        # Some writers put a sentence: "B04, central wavelength 665 nm", "Red (B4)".
+        words = {said, said.split(",")[0].split(" (")[0].strip(), said.replace(" ", "")}
+        for colour, known in names.items():
+            if words & set(known):
+                found.setdefault(colour, index)
+    return found
+
+
+def _found(
+    colours: dict[int, ColorInterp],
+    called: tuple[dict[str, int], dict[str, int]],
+    plain: list[int],
+    name: str,
+) -> tuple[tuple[int, int, int], Chosen]:
+    """Red, green and blue without being told, and how they were found."""
+    by_colour = {colour: index for index, colour in reversed(colours.items())}
+    with suppress(KeyError):
+        red, green = by_colour[ColorInterp.red], by_colour[ColorInterp.green]
+        return (red, green, by_colour[ColorInterp.blue]), "by colour"
+    ways: tuple[Chosen, Chosen] = ("by name", "guessed")
+    for known, chosen in zip(called, ways, strict=True):
+        with suppress(KeyError):
+            return (known["red"], known["green"], known["blue"]), chosen
     if len(plain) >= 3:
-        return plain[0], plain[1], plain[2]
+        return (plain[0], plain[1], plain[2]), "guessed"
     if len(plain) == 1:
-        return plain[0], plain[0], plain[0]
+        return (plain[0], plain[0], plain[0]), "one band for all"
     raise InputError(
         f"{name} has {len(plain)} bands besides alpha, which are not red, green and blue; choose "
         "with --bands, for example --bands 1,2,2."

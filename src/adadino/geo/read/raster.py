@@ -1,26 +1,21 @@
-"""Two rasters as one pair: one grid, three bands, values 0..1 and one valid mask, by windows.
+"""Two rasters opened as one pair: one grid, three bands, one stretch and one valid mask.
 
 - `before` is read as it is. If the grids differ, or a shift is given, `after` is warped onto
-  `before`'s grid on the fly; nothing is written to disk.
-- A pixel is valid if it is valid on both dates. Invalid pixels are 0 on both, so that a gap on
-  one date never looks like change.
-- Bytes are divided by 255. Everything else is stretched once, jointly over both dates (`stretch`).
-- One reader serves many threads: each opens the files for itself on its first read, because a
-  GDAL dataset must not be shared. `close` closes them all, after the last read.
+  `before`'s grid on the fly; nothing is written to disk. With a ground resolution of the user's
+  both dates are.
+- Only the area of interest is read, if there is one.
+- The stretch is fitted once, on a sample of both dates.
 """
 
 from __future__ import annotations
 
 import math
-import threading
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
-from types import TracebackType
-from typing import Any, NamedTuple
+from typing import Any
 
-import numpy as np
-from numpy.typing import NDArray
+from affine import Affine
 from rasterio.enums import Resampling
 from rasterio.windows import Window
 
@@ -32,8 +27,12 @@ from adadino.errors import (
     InputError,
     SameFileWarning,
 )
-from adadino.geo.grid import Match, match
+from adadino.geo.grid import Grid, Match, match
+from adadino.geo.polygons.measure import to_metres
 from adadino.geo.read.bands import Bands
+from adadino.geo.read.clouds import CloudMask, read_rule
+from adadino.geo.read.interest import Interest
+from adadino.geo.read.reader import PairReader, PairWindow
 from adadino.geo.read.source import (
     ImagePath,
     OpenFile,
@@ -52,129 +51,10 @@ from adadino.geo.read.stretch import (
     sample_windows,
 )
 
-Bytes = NDArray[np.uint8]  # (3, h, w)
-
-
-class PairWindow(NamedTuple):
-    """A window of both dates."""
-
-    before: NDArray[np.float32]  # (3, h, w) in 0..1
-    after: NDArray[np.float32]  # (3, h, w) in 0..1
-    valid: NDArray[np.bool_]  # (h, w): on both dates
-
-
-class PairReader:
-    """An open pair; see `open_pair`.
-
-    Attributes:
-        grid: Grid of the result, in whose pixels windows are given.
-        match: How the grids of both images meet.
-        stretch: What maps raw values to 0..1, the same for both dates.
-        warnings: What the user was warned of on opening.
-    """
-
-    def __init__(
-        self,
-        before: Callable[[], Source],
-        after: Callable[[], Source],
-        match: Match,
-        *,
-        warped: bool,
-        stretch: Stretch,
-        warnings: tuple[AdaDINOWarning, ...] = (),
-    ) -> None:
-        """Keep what a thread needs to open the pair; nothing is opened yet.
-
-        Args:
-            before: Opens the first date.
-            after: Opens the second date.
-            match: How their grids meet.
-            warped: Whether `after` is brought onto the result's grid.
-            stretch: What maps raw values to 0..1.
-            warnings: What the user was warned of.
-        """
-        self.grid = match.grid
-        self.match = match
-        self.stretch = stretch
-        self.warnings = warnings
-        self._openers = before, after
-        self._warped = warped
-        self._local = threading.local()
-        self._lock = threading.Lock()
-        self._opened: list[Source] = []
-        self._closed = False
-
-    def read(self, window: Window) -> PairWindow:
-        """Read a window; its pixels are the same whatever was read before, by whichever thread.
-
-        Args:
-            window: Whole pixels of `grid`.
-
-        Raises:
-            InputError: If a file is damaged there.
-            ValueError: If the window leaves the grid, or the reader is closed.
-        """
-        before, after, valid = self.read_raw(window)
-        before, after = self.stretch(before), self.stretch(after)
-        _clear(valid, before, after)
-        return PairWindow(before, after, valid)
-
-    @property
-    def holds_bytes(self) -> bool:
-        """Whether `read_bytes` loses nothing."""
-        return self.stretch is BYTES and not self._warped
-
-    def read_bytes(self, window: Window) -> tuple[Bytes, Bytes, NDArray[np.bool_]]:
-        """Read a window of images that hold bytes: `read` times 255, in a quarter of the memory."""
-        first, second, valid = self.read_raw(window)
-        before, after = first.astype(np.uint8), second.astype(np.uint8)
-        _clear(valid, before, after)
-        return before, after, valid
-
-    def read_raw(self, window: Window) -> PairWindow:
-        """Read a window without stretching; invalid pixels hold whatever the files hold."""
-        if not self.grid.holds(window):
-            raise ValueError(
-                f"{window} is empty or leaves the grid of {self.grid.width} x {self.grid.height}."
-            )
-        first, second = self._sources()
-        before, valid_before = first.read(window)
-        after, valid_after = second.read(window)
-        return PairWindow(before, after, valid_before & valid_after)
-
-    def close(self) -> None:
-        """Close the files of every thread."""
-        with self._lock:
-            self._closed = True
-            while self._opened:
-                self._opened.pop().close()
-
-    def __enter__(self) -> PairReader:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()
-
-    def _sources(self) -> tuple[Source, Source]:
-        """Return this thread's own files."""
-        if self._closed:
-            raise ValueError("the pair is closed; read inside `with open_pair(...)`.")
-        if not hasattr(self._local, "pair"):
-            before, after = self._openers
-            self._local.pair = self._open(before), self._open(after)
-        pair: tuple[Source, Source] = self._local.pair
-        return pair
-
-    def _open(self, opener: Callable[[], Source]) -> Source:
-        source = opener()
-        with self._lock:
-            self._opened.append(source)
-        return source
+MUCH_COARSER = 10
+"""How many times coarser one date may be before that is said."""
+MOST_FINER = 64
+"""How many times finer than the images `--gsd` may be, along each side."""
 
 
 def open_pair(
@@ -185,25 +65,28 @@ def open_pair(
     scale: tuple[float, float] | None = None,
     shift: tuple[float, float] = (0.0, 0.0),
     stretch: Stretch | None = None,
+    gsd: float | None = None,
+    interest: Callable[[Grid], Interest] | None = None,
+    masks: Sequence[str] = (),
     names: tuple[str, str] | None = None,
     open_file: OpenFile = open_dataset,
 ) -> PairReader:
-    """Open two images of one place as a pair on `before`'s grid.
+    """Open two images of one place as a pair on `before`'s grid; use it in a `with` statement.
 
     Args:
         before: The first date: a file, or any name GDAL opens (`/vsicurl/...`, `s3://...`).
         after: The second date.
-        bands: Three band numbers from 1 for red, green and blue, or one to repeat; by colour
-            interpretation if None.
+        bands: Three band numbers from 1 for red, green and blue, or one to repeat; as the files
+            say if None.
         scale: Raw values that become 0 and 1 in every band, instead of the joint stretch.
         shift: Rows and columns by which `after` is moved down and right, as registration found.
         stretch: That of a reader which opened this pair before. Nothing is sampled then, so that
             many processes can open a large pair for the price of its headers.
+        gsd: Metres on the ground to resample both images to, instead of `before`'s own pixels.
+        interest: Finds the wanted part on the scene's grid; only that is read.
+        masks: Rasters of clouds and shadows of either date, as `clouds.read_rule` takes them.
         names: What to call the images in messages, if not by their paths.
         open_file: How every thread opens an image.
-
-    Returns:
-        A reader, to be used in a `with` statement.
 
     Raises:
         InputError: If an image cannot be read or the two cannot be compared.
@@ -220,25 +103,87 @@ def open_pair(
             "on one scale; convert one of them, or give --scale MIN,MAX for both."
         )
     meeting = match(before_grid, after_grid)
-    found = tuple(
-        _warnings(names, (before_bands, after_bands), meeting, same=is_same_file(before, after))
-    )
+    chosen = before_bands, after_bands
+    same = is_same_file(before, after)
+    found = tuple(_warnings(names, chosen, meeting, same=same))
     for warning in found:
         warnings.warn(warning, stacklevel=2)
-    warp = None
-    if not meeting.equal or shift != (0.0, 0.0):
-        warp = Warp(meeting.after, meeting.grid, meeting.density, Resampling.bilinear, shift)
+    scene = resampled_grid(meeting.grid, gsd)
+    wanted = None if interest is None else interest(scene)
+    part = Window(0, 0, scene.width, scene.height) if wanted is None else wanted.window
+    first, second = _places(before_grid, meeting, scene, part, shift, gsd=gsd)
+    clouds = tuple(CloudMask(*read_rule(mask), scene, part, open_file=open_file) for mask in masks)
     reader = PairReader(
-        partial(Source, before, before_bands, offset=meeting.window, **how[0]),
-        partial(Source, after, after_bands, warp=warp, **how[1]),
-        meeting,
-        warped=warp is not None,
+        (
+            partial(Source, before, before_bands, **first, **how[0]),
+            partial(Source, after, after_bands, **second, **how[1]),
+        ),
+        scene.part(part),
+        own_grids=(before_grid, after_grid),
+        bands=chosen,
+        warped="warp" in first or "warp" in second,
         stretch=stretch or (BYTES if scale is None else Stretch.between(*scale)),
+        interest=wanted,
+        masks=clouds,
         warnings=found,
     )
     if stretch is None:
         _look(reader, fit=scale is None and not before_bands.is_uint8)
     return reader
+
+
+def resampled_grid(grid: Grid, gsd: float | None) -> Grid:
+    """The grid of the same place with pixels of `gsd` metres; the grid itself if that is None.
+
+    Raises:
+        InputError: The grid has no coordinate system, or would grow beyond measure.
+    """
+    if gsd is None:
+        return grid
+    if grid.crs is None:
+        raise InputError(
+            f"--gsd {gsd:g} needs the size of the pixels on the ground, and the images have no "
+            "coordinate system; georeference them, or resample them yourself."
+        )
+    metres = to_metres(grid)
+    across, down = math.hypot(metres.a, metres.d) / gsd, math.hypot(metres.b, metres.e) / gsd
+    if max(across, down) > MOST_FINER:
+        raise InputError(
+            f"--gsd {gsd:g} is {max(across, down):.0f} times finer than the images; give at most "
+            f"{MOST_FINER} times finer pixels."
+        )
+    width, height = (
+        max(1, math.floor(length * step + 1e-6))
+        for length, step in ((grid.width, across), (grid.height, down))
+    )
+    return Grid(grid.crs, grid.transform * Affine.scale(1 / across, 1 / down), width, height)
+
+
+def _places(
+    before: Grid,
+    meeting: Match,
+    scene: Grid,
+    part: Window,
+    shift: tuple[float, float],
+    *,
+    gsd: float | None,
+) -> tuple[dict[str, Any], dict[str, Any]]:
+    """How each source reads the part of the scene: straight from an offset, or warped."""
+    target = scene.part(part)
+    across, down = meeting.grid.width / scene.width, meeting.grid.height / scene.height
+    first: dict[str, Any] = {"offset": _moved(part, meeting.window)}
+    if gsd is not None:
+        first = {"warp": Warp(before, target, (across, down), Resampling.bilinear)}
+    second: dict[str, Any] = {"offset": part}
+    if not meeting.equal or shift != (0.0, 0.0) or gsd is not None:
+        density = meeting.density[0] * across, meeting.density[1] * down
+        second = {"warp": Warp(meeting.after, target, density, Resampling.bilinear, shift)}
+    return first, second
+
+
+def _moved(window: Window, by: Window) -> Window:
+    column, row = window.col_off + by.col_off, window.row_off + by.row_off
+    return Window(column, row, window.width, window.height)
 
 
 def _look(reader: PairReader, *, fit: bool) -> None:
@@ -253,18 +198,11 @@ def _look(reader: PairReader, *, fit: bool) -> None:
         raise
 
 
-def _clear(valid: NDArray[np.bool_], *images: NDArray[np.generic]) -> None:
-    """Set what is not valid to zero."""
-    if not valid.all():
-        for image in images:
-            image[:, ~valid] = 0
-
-
 def _joint_stretch(reader: PairReader) -> Stretch:
     size = reader.grid.width, reader.grid.height
-    before, after = collect(map(reader.read_raw, sample_windows(*size)))
+    before, after = collect(_wanted(reader, sample_windows(*size)))
     if before.size == 0:  # the valid pixels may all lie between the sample's windows
-        before, after = collect(map(reader.read_raw, all_windows(*size)))
+        before, after = collect(_wanted(reader, all_windows(*size)))
     if before.size == 0:
         raise _nothing(reader)
     return fit_stretch(before, after)
@@ -273,14 +211,24 @@ def _joint_stretch(reader: PairReader) -> Stretch:
 def _everywhere(reader: PairReader) -> Iterator[PairWindow]:
     """Read the sample, where most scenes show a valid pixel at once, and then everything."""
     size = reader.grid.width, reader.grid.height
-    yield from map(reader.read_raw, sample_windows(*size))
-    yield from map(reader.read_raw, all_windows(*size))
+    yield from _wanted(reader, sample_windows(*size))
+    yield from _wanted(reader, all_windows(*size))
+
+
+def _wanted(reader: PairReader, windows: Iterator[Window]) -> Iterator[PairWindow]:
+    """Raw windows whose valid pixels are those that are wanted, too."""
+    for window in windows:
+        before, after, valid = reader.read_raw(window)
+        yield PairWindow(before, after, reader.wanted(window, valid))
 
 
 def _nothing(reader: PairReader) -> InputError:
+    where = "" if reader.interest is None else " in the area of interest"
+    clouds = "".join(f"; the mask {mask.text} leaves out {mask.share:.1%}" for mask in reader.masks)
     return InputError(
         f"nothing to compare: none of the {reader.grid.width} x {reader.grid.height} common "
-        "pixels is valid on both dates; check nodata, masks and alpha of both images (gdalinfo)."
+        f"pixels{where} is valid on both dates{clouds}; check nodata, masks and alpha of both "
+        "images (gdalinfo)."
     )
 
 
@@ -296,13 +244,29 @@ def _warnings(
 ) -> Iterator[AdaDINOWarning]:
     if same:
         yield SameFileWarning(f"before and after are the same file, {names[0]}: no change there.")
-    single = [name for name, chosen in zip(names, bands, strict=True) if chosen.repeated]
-    if single:
+    by_choice: dict[str, list[str]] = {}
+    for name, chosen in zip(names, bands, strict=True):
+        by_choice.setdefault(chosen.chosen, []).append(name)
+    if single := by_choice.get("one band for all"):
         yield BandWarning(
             f"{' and '.join(single)}: one band stands in for red, green and blue; the model was "
             "made for colour."
         )
+    if guessed := by_choice.get("guessed"):
+        taken = next(each for each in bands if each.chosen == "guessed").indexes
+        yield BandWarning(
+            f"{' and '.join(guessed)}: nothing in the file says for certain which bands are red, "
+            f"green and blue, so {','.join(map(str, taken))} are taken; name them with --bands."
+        )
     if not meeting.equal:
+        coarser = 1 / math.sqrt(meeting.density[0] * meeting.density[1])
+        if max(coarser, 1 / coarser) >= MUCH_COARSER:
+            one, other = (names[1], names[0]) if coarser > 1 else names
+            yield GridWarning(
+                f"{one} is {max(coarser, 1 / coarser):.0f} times coarser than {other}: it cannot "
+                "show what the other shows, so much of what is found may be a difference of "
+                "sharpness; give images of similar resolution."
+            )
         yield GridWarning(
             f"the grids differ: {'; '.join(meeting.differences)}. after is warped onto before's "
             "grid (bilinear); both on one grid from the start would be sharper."

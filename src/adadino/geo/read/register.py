@@ -42,6 +42,8 @@ SMALLEST = 32
 """The side of the smallest tile that says anything, in pixels."""
 TOLERANCE = 0.5
 """How near a tile must come to the median to agree with it, in pixels."""
+SMALL = 0.25
+"""Pixels below which a shift is not worth a second resampling."""
 STEP = 20
 """Shifts are measured in steps of 1 / STEP pixel."""
 
@@ -67,8 +69,23 @@ class Shift:
                 f"only {self.tiles_used} tiles are valid and have texture; {LEAST_TILES} are needed"
             )
         if self.agreed < LEAST_AGREEMENT:
-            return f"only {self.agreed:.0%} of {self.tiles_used} tiles agree on a shift"
+            return (
+                f"{self.agreed:.0%} of {self.tiles_used} tiles agree on a shift, and "
+                f"{LEAST_AGREEMENT:.0%} must"
+            )
         return None
+
+    def text(self, *, applied: bool) -> str:
+        """The shift for people; no numbers where they mean nothing."""
+        if self.problem is not None:
+            return f"could not be estimated: {self.problem}"
+        done = "applied" if applied else "not applied; --register applies it"
+        if not applied and self.length < SMALL:
+            done = "too little to matter"
+        return (
+            f"move after by {self.dy:+.2f} rows and {self.dx:+.2f} columns ({self.agreed:.0%} of "
+            f"{self.tiles_used} tiles agree; {done})"
+        )
 
     @property
     def reliable(self) -> bool:
@@ -112,8 +129,8 @@ def estimate_shift(read: Read, grid: Grid, *, tiles: int = 24, size: int = 256) 
     if shift.reliable and shift.length > 1:
         warnings.warn(
             f"the dates are {shift.length:.2f} pixels apart (move after by {dy:+.2f} down and "
-            f"{dx:+.2f} right; confidence {confidence:.2f}): edges may show as change; register "
-            "the pair.",
+            f"{dx:+.2f} right; confidence {confidence:.2f}): edges may show as change; --register "
+            "applies the shift.",
             RegistrationWarning,
             stacklevel=2,
         )

@@ -8,6 +8,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Literal
 
@@ -87,6 +88,8 @@ def draw_overview(
     unit: Unit,
     share: float | None = None,
     side: int = SIDE,
+    dates: Sequence[str] | None = None,
+    remark: str | None = None,
 ) -> Image.Image:
     """Draw the three panels, the legend and the scale bar.
 
@@ -100,26 +103,31 @@ def draw_overview(
         share: How much of the valid area changed, 0 to 1, as counted on the whole scene; if left
             out, it is counted here.
         side: The longest side of the picture; no less than `LEAST_WIDTH`.
+        dates: When the two images were taken, for their captions.
+        remark: What must be said of the change, above the legend.
 
     Returns:
         The picture, at most `side` wide and high.
     """
     rows, columns = change.shape
     size = _panel(rows, columns, side)
+    days = ("", "") if dates is None else [f", {day}" for day in dates]
     panels = {
-        "Before": _shown(before, change, size),
-        "After": _shown(after, change, size),
+        f"Before{days[0]}": _shown(before, change, size),
+        f"After{days[1]}": _shown(after, change, size),
         "Change": _shown(highlighted(after, change), change, size),
     }
     spots, (width, height) = _layout(*size, stacked=_is_stacked(rows, columns))
     canvas = Image.new("RGB", (width, height), PAPER)
     draw = ImageDraw.Draw(canvas)
     left = spots[0][0]
-    _write_title(draw, title, left, width - MARGIN)
+    _write_line(draw, title, left, width - MARGIN, y=MARGIN + 18 - 10 * (remark is not None))
     for (x, y), (name, panel) in zip(spots, panels.items(), strict=True):
         draw.text((x, y - 8), name, fill=SOFT, font=_font(19), anchor="ls")
         canvas.paste(panel, (x, y))
         draw.rectangle((x - 1, y - 1, x + panel.width, y + panel.height), outline=SOFT)
+    if remark is not None:
+        _write_line(draw, remark, left, width - MARGIN, y=HEADER - 4, size=16, fill=CHANGE_COLOUR)
     baseline = height - FOOTER // 2 - 4
     _draw_legend(canvas, change, share, left, baseline)
     _draw_scale(draw, span / size[1], unit, max(size), width - MARGIN, baseline)
@@ -189,14 +197,24 @@ def pale(image: Picture) -> NDArray[np.floating]:
     return grey
 
 
-def _write_title(draw: ImageDraw.ImageDraw, title: str, left: int, right: int) -> None:
-    font = _font(27)
-    title = title[:250]  # more than fits, whatever the letters
-    if draw.textlength(title, font) > right - left:
-        while title and draw.textlength(title + "…", font) > right - left:
-            title = title[:-1]
-        title = title.rstrip() + "…"
-    draw.text((left, MARGIN + 18), title, fill=INK, font=font, anchor="ls")
+def _write_line(
+    draw: ImageDraw.ImageDraw,
+    text: str,
+    left: int,
+    right: int,
+    *,
+    y: int,
+    size: int = 27,
+    fill: tuple[int, int, int] = INK,
+) -> None:
+    """Write a line that ends in an ellipsis where it would not fit."""
+    font = _font(size)
+    text = text[:250]  # more than fits, whatever the letters
+    if draw.textlength(text, font) > right - left:
+        while text and draw.textlength(text + "…", font) > right - left:
+            text = text[:-1]
+        text = text.rstrip() + "…"
+    draw.text((left, y), text, fill=fill, font=font, anchor="ls")
 
 
 def _draw_legend(canvas: Image.Image, change: Picture, share: float | None, x: int, y: int) -> None:

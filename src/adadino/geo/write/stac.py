@@ -5,8 +5,8 @@
 - Edges that bend when they are reprojected are followed, point by point. A scene across the
   antimeridian gets a geometry of two parts and a `bbox` whose west is larger than its east
   (RFC 7946, 5.2); one around a pole is all that lies beyond its outermost latitude.
-- An item needs a time. If none is given it is that of the two dates: what their files say
-  (`TIFFTAG_DATETIME`), else when the files were last changed; `adadino:datetime_source` says which.
+- An item needs a time. `adadino:datetime_source` says where it is from: the user, a tag of the
+  images, or only the time at which their files were written.
 - The same outputs and properties give the same bytes: nothing depends on the clock or the order.
 """
 
@@ -16,24 +16,23 @@ import json
 import math
 import os
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
-from functools import partial
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
 import numpy as np
 import pyproj
-import rasterio
 import shapely
 from numpy.typing import NDArray
 
-from adadino.errors import AdaDINOError, InputError
+from adadino.errors import InputError
 from adadino.files import write_atomic
 from adadino.geo.grid import Grid
-from adadino.geo.read.source import ImagePath, OpenFile, open_dataset
+from adadino.geo.read.dates import Moment, modified
+from adadino.geo.read.source import ImagePath
 
 VERSION = "1.1.0"
 PROJECTION = "https://stac-extensions.github.io/projection/v2.0.0/schema.json"
@@ -63,8 +62,7 @@ def write_item(
     grid: Grid,
     outputs: Mapping[str, Path],
     properties: Mapping[str, object],
-    inputs: Iterable[ImagePath] = (),
-    open_file: OpenFile = open_dataset,
+    moments: Sequence[Moment] = (),
 ) -> None:
     """Write a STAC item that describes a result.
 
@@ -74,8 +72,7 @@ def write_item(
         outputs: Files by what they are: `mask`, `probability`, `polygons`, `overview`, ...
         properties: What else is known, for example the threshold. A `datetime` here, or
             `start_datetime` and `end_datetime`, in RFC 3339, is the item's time.
-        inputs: The two dates, for the time if `properties` has none.
-        open_file: How they are opened.
+        moments: When the two images were taken, for the time if `properties` has none.
 
     Raises:
         InputError: There is no coordinate system, no time, or a time that is none.
@@ -92,7 +89,7 @@ def write_item(
         "id": path.stem,
         "geometry": geometry,
         "bbox": bbox,
-        "properties": dict(properties) | _times(properties, inputs, open_file) | _projection(grid),
+        "properties": dict(properties) | _times(properties, moments) | _projection(grid),
         "links": [],
         "assets": {name: _asset(name, outputs[name], path) for name in sorted(outputs)},
     }
@@ -200,10 +197,23 @@ def _href(file: Path, item: Path) -> str:
     return steps if steps.startswith("../") else f"./{steps}"
 
 
-def _times(
-    properties: Mapping[str, object], inputs: Iterable[ImagePath], open_file: OpenFile
-) -> dict[str, object]:
-    """The item's time: what `properties` says, else what the two dates say."""
+def file_times(*paths: ImagePath) -> tuple[Moment, ...]:
+    """When files were written, for an item that has no better time.
+
+    Raises:
+        InputError: One is no file.
+    """
+    found = [modified(path) for path in paths]
+    if None in found:
+        raise InputError(
+            "a STAC item needs a time, and nothing says when the images were taken; give --dates, "
+            "as in --dates 2009-06-01,2018-07-15."
+        )
+    return tuple(moment for moment in found if moment is not None)
+
+
+def _times(properties: Mapping[str, object], moments: Sequence[Moment]) -> dict[str, object]:
+    """The item's time: what `properties` says, else the moments."""
     given = {name: properties[name] for name in TIMES if properties.get(name) is not None}
     for name, value in given.items():
         if not isinstance(value, str) or _parsed(value) is None:
@@ -212,39 +222,17 @@ def _times(
             )
     if "datetime" in given or {"start_datetime", "end_datetime"} <= given.keys():
         return {"datetime": None} | given
-    paths = list(inputs)
-    tag = partial(_tag_time, open_file=open_file)
-    for source, read in (("TIFFTAG_DATETIME", tag), ("file modification time", _file_time)):
-        found = [time for time in map(read, paths) if time is not None]
-        if paths and len(found) == len(paths):
-            return {
-                "datetime": None,
-                "start_datetime": _text(min(found)),
-                "end_datetime": _text(max(found)),
-                "adadino:datetime_source": source,
-            }
-    raise InputError(
-        "a STAC item needs a time, and neither the properties nor the images have one; give "
-        "datetime, or start_datetime and end_datetime."
-    )
-
-
-def _tag_time(path: ImagePath, open_file: OpenFile) -> datetime | None:
-    """When an image was taken, by its own account; TIFF knows no zones, so it is read as UTC."""
-    try:
-        with rasterio.Env(), open_file(path) as dataset:
-            text = str(dataset.tags().get("TIFFTAG_DATETIME", ""))
-    except AdaDINOError:
-        return None
-    with suppress(ValueError):
-        return datetime.strptime(text.strip(), "%Y:%m:%d %H:%M:%S").replace(tzinfo=UTC)
-    return None
-
-
-def _file_time(path: ImagePath) -> datetime | None:
-    with suppress(OSError, ValueError):  # names only GDAL knows are no files
-        return datetime.fromtimestamp(int(Path(path).stat().st_mtime), UTC)
-    return None
+    if not moments:
+        raise InputError(
+            "a STAC item needs a time, and neither the properties nor the images have one; give "
+            "datetime, or start_datetime and end_datetime."
+        )
+    return {
+        "datetime": None,
+        "start_datetime": _text(min(moment.time for moment in moments)),
+        "end_datetime": _text(max(moment.time for moment in moments)),
+        "adadino:datetime_source": moments[0].source,
+    }
 
 
 def _parsed(text: str) -> datetime | None:
@@ -256,4 +244,4 @@ def _parsed(text: str) -> datetime | None:
 
 
 def _text(time: datetime) -> str:
-    return time.strftime("%Y-%m-%dT%H:%M:%SZ")
+    return time.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

@@ -18,7 +18,7 @@ from rasterio.windows import Window
 
 from adadino.files import atomic, write_atomic
 from adadino.geo.grid import Grid
-from adadino.geo.read.raster import PairReader
+from adadino.geo.read.reader import PairReader
 from adadino.geo.read.small import read_pair
 from adadino.geo.read.source import describe
 from adadino.web.door import open_foreign
