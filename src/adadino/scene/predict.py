@@ -15,7 +15,7 @@ import shutil
 import tempfile
 import warnings
 import weakref
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING
 from adadino.domain import Fit
 from adadino.errors import ConfigError, DatesWarning
 from adadino.geo.grid import Grid
+from adadino.geo.read.dates import Moment
 from adadino.geo.read.reader import PairReader
 from adadino.geo.read.source import ImagePath, OpenFile, open_dataset
 from adadino.geo.write.cog import BLOCK
@@ -115,8 +116,8 @@ def predict_scene(
     with ExitStack() as stack:
         begin(progress, "opening")
         forward = stack.enter_context(open_model(model, device, options, backbone=backbone))
-        how = {"names": names, "extent": extent, "open_file": open_file}
-        pair = stack.enter_context(open_dates(before, after, options, **how))
+        dates = open_dates(before, after, options, extent=extent, names=names, open_file=open_file)
+        pair = stack.enter_context(dates)
         fit = check_scene(pair, forward, options)
         targets.check_grid(pair.reader.grid)
         begin(progress, "preparing")
@@ -242,8 +243,9 @@ def _present(
         if name.startswith("ADADINO_")
     }
     properties["adadino:change_fraction"] = result.change_fraction
-    moments, notes = pair.moments, []
-    if moments is None:
+    moments: Sequence[Moment] = pair.moments or ()
+    notes = []
+    if not moments:
         moments = file_times(pair.before, pair.after)
         notes.append(
             f"nothing says when the images were taken, so {targets.stac.name} has the times at "

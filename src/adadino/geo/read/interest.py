@@ -53,7 +53,8 @@ class Interest:
         if not len(near):
             return np.zeros(shape, bool)
         moved = shapely.transform(near, lambda xy: xy - np.array(corner))
-        return rasterize(moved, shape, dtype="uint8") > 0
+        drawn: NDArray[np.uint8] = rasterize(moved, shape, dtype="uint8")
+        return drawn > 0
 
     @property
     def digest(self) -> str:
@@ -147,7 +148,9 @@ def _reprojected(
             f"{path} ({source.name}) reaches beyond what {target.name} can express; draw the area "
             "of interest around the scene only."
         )
-    return shapely.make_valid(moved)  # rounding may let two corners of a thin polygon cross
+    # Rounding may let two corners of a thin polygon cross.
+    valid: NDArray[np.object_] = shapely.make_valid(moved)
+    return valid
 
 
 def _laid(name: str, shapes: NDArray[np.object_], grid: Grid) -> Interest:
