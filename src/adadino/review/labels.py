@@ -308,7 +308,7 @@ def _write_tile(folder: Path, name: str, pair: Any, truth: Truth, *, partial: bo
     images = {
         "A": _bytes(pair.before),
         "B": _bytes(pair.after),
-        "label": ((truth.mask == 1) * np.uint8(255)),
+        "label": ((truth.mask == 1) & truth.known) * np.uint8(255),
     }
     if partial:
         images["known"] = truth.known * np.uint8(255)
