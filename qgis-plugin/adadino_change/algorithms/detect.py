@@ -152,7 +152,7 @@ class DetectChange(CommandAlgorithm):
         """Pass on what the user set, and nothing else: the command has the defaults."""
         call.add("--model", self.model(parameters, context))
         for name in ("MIN_AREA", "THRESHOLD"):
-            value = self.optionaloptional_number(parameters, name, context)
+            value = self.number(parameters, name, context)
             call.add(f"--{name.lower().replace('_', '-')}", value)
         call.add("--bands", self.parameterAsString(parameters, "BANDS", context))
         call.add("--scale", self.parameterAsString(parameters, "SCALE", context))
