@@ -35,6 +35,9 @@ def command(
         Path | None, typer.Option(help="Picture of before, after and change to write: .png.")
     ] = None,
     stac: Annotated[Path | None, typer.Option(help="STAC item to write: .json.")] = None,
+    report: Annotated[
+        Path | None, typer.Option(help="Report to write, with map and figures: .html or .pdf.")
+    ] = None,
     extent: Extent,
     settings: SceneOptions,
     device: Device = "auto",
@@ -51,7 +54,7 @@ def command(
 
     if backbone is not None and is_exported(model):
         raise typer.BadParameter(f"{model} holds its backbone; leave --backbone out")
-    with _kept_rows(output), progress("predicting", quiet=quiet) as report:
+    with _kept_rows(output), progress("predicting", quiet=quiet) as show:
         result = predict_scene(
             before,
             after,
@@ -62,12 +65,13 @@ def command(
             vector=vector,
             overview=overview,
             stac=stac,
+            report=report,
             options=settings,
             extent=extent,
             device=device,
             overwrite=overwrite,
             resume=resume,
-            progress=report,
+            progress=show,
         )
     if json:
         print_json(_facts(result, model))

@@ -186,6 +186,7 @@ def as_pdf(title: str, sections: Sequence[Section]) -> bytes:
     pdf.set_margin(MARGIN)
     pdf.set_auto_page_break(True, MARGIN)
     _set_font(pdf)
+    pdf.set_draw_color(214, 217, 222)
     pdf.add_page()
     _line(pdf, title, size=17)
     for section in sections:

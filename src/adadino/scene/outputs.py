@@ -50,6 +50,7 @@ class Targets:
     vector: Path | None = None
     overview: Path | None = None
     stac: Path | None = None
+    report: Path | None = None
 
     @classmethod
     def named(
@@ -59,9 +60,10 @@ class Targets:
         vector: ImagePath | None,
         overview: ImagePath | None,
         stac: ImagePath | None,
+        report: ImagePath | None = None,
     ) -> Targets:
         """The files by the names a user gives."""
-        others = (probability, vector, overview, stac)
+        others = (probability, vector, overview, stac, report)
         return cls(Path(mask), *(None if name is None else Path(name) for name in others))
 
     @property
@@ -93,7 +95,7 @@ class Targets:
     @property
     def files(self) -> list[Path]:
         """Every file that will appear under its own name."""
-        items = [] if self.stac is None else [self.stac]
+        items = [path for path in (self.stac, self.report) if path is not None]
         return [*self.roles.values(), *items, *self.styles]
 
     def claim(self, inputs: Iterable[str], *, overwrite: bool, resume: bool) -> None:
@@ -130,6 +132,7 @@ class Targets:
             (self.vector, tuple(FORMATS)),
             (self.overview, (".png",)),
             (self.stac, (".json", ".geojson")),
+            (self.report, (".html", ".pdf")),
         ):
             if named is not None and named.suffix.lower() not in suffixes:
                 raise WriteError(f"cannot write {named}; end its name in {', '.join(suffixes)}.")

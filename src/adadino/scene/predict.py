@@ -61,6 +61,7 @@ def predict_scene(
     vector: ImagePath | None = None,
     overview: ImagePath | None = None,
     stac: ImagePath | None = None,
+    report: ImagePath | None = None,
     options: SceneOptions | None = None,
     extent: Extent | None = None,
     backbone: str | None = None,
@@ -87,6 +88,7 @@ def predict_scene(
         vector: Polygons: .gpkg, .geojson, .fgb or .shp.
         overview: A picture of before, after and change: .png.
         stac: A STAC item that describes the outputs: .json.
+        report: A document with map, figures, settings and chips of polygons: .html or .pdf.
         options: Threshold, tiling, selection, bands, resolution, registration.
         extent: Area of interest, masks of clouds, dates; everything there is if None.
         backbone: Weights of the model's backbone, if not where the model says.
@@ -111,7 +113,7 @@ def predict_scene(
         probability = probability or keep.path / "probability.tif"
     if output is None:
         raise ConfigError("resume needs an output: its name is how a run is found again.")
-    targets = Targets.named(output, probability, vector, overview, stac)
+    targets = Targets.named(output, probability, vector, overview, stac, report)
     targets.claim((str(before), str(after)), overwrite=overwrite, resume=resume)
     with ExitStack() as stack:
         begin(progress, "opening")
@@ -191,7 +193,12 @@ def _predict(
             undated = _present(result, targets, tags, pair)
             notes = (*pair.warnings, *fit.sentences, *forward.warnings)
             notes = (*notes, *_unplaced(pair.reader.grid), *undated)
-    return dataclasses.replace(result, warnings=notes)
+            result = dataclasses.replace(result, warnings=notes)
+            if targets.report is not None:
+                from adadino.scene.report import write_report
+
+                write_report(result, targets.report, tags)
+    return result
 
 
 def _write(

@@ -43,6 +43,7 @@ def read_pair(
     bands: Sequence[int] | None = None,
     scale: tuple[float, float] | None = None,
     shift: tuple[float, float] = (0.0, 0.0),
+    window: Window | None = None,
     open_file: OpenFile = open_dataset,
 ) -> tuple[Picture, Picture]:
     """Read both dates small, for display.
@@ -55,6 +56,7 @@ def read_pair(
         bands: As for `open_pair`.
         scale: As for `open_pair`.
         shift: Rows and columns of `grid` by which `after` is moved, as for `open_pair`.
+        window: The part of `grid` to read; all of it if left out.
         open_file: How the dates are opened.
 
     Returns:
@@ -65,7 +67,7 @@ def read_pair(
     """
     # In it GDAL's remarks go to the log instead of the terminal; no pixel is needed twice.
     with rasterio.Env(GDAL_CACHEMAX=64):
-        read = _read_both(before, after, grid, shape, bands, shift, open_file)
+        read = _read_both(before, after, grid, window, shape, bands, shift, open_file)
     (first, seen_first, bytes_first), (second, seen_second, bytes_second) = read
     both = seen_first & seen_second
     stretch = BYTES
@@ -80,6 +82,7 @@ def _read_both(
     before: ImagePath,
     after: ImagePath,
     grid: Grid,
+    window: Window | None,
     shape: tuple[int, int],
     bands: Sequence[int] | None,
     shift: tuple[float, float],
@@ -87,18 +90,19 @@ def _read_both(
 ) -> list[tuple[NDArray[np.float32], NDArray[np.bool_], bool]]:
     """Raw values (3, h, w), valid pixels (h, w) and whether the file holds bytes, of each date."""
     height, width = shape
+    place = grid if window is None else grid.part(window)
     read = []
     for role, path, (down, right) in (("before", before, (0.0, 0.0)), ("after", after, shift)):
         own, chosen = describe(path, role, bands, open_file=open_file)
         meeting = match(grid, own)
-        rows, columns = grid.height / height, grid.width / width
+        rows, columns = place.height / height, place.width / width
         finest = min(meeting.density[0] * columns, meeting.density[1] * rows)
         # The mean of 3 x 3 single pixels shows as much as that of all, in a fifth of the time.
         each = 3 if finest > 3 else 1
         method = Resampling.nearest if finest > 3 else Resampling.bilinear
         rows, columns = rows / each, columns / each
         density = meeting.density[0] * columns, meeting.density[1] * rows
-        target = coarse_grid(grid, (height * each, width * each))
+        target = coarse_grid(place, (height * each, width * each))
         warp = Warp(meeting.after, target, density, method, (down / rows, right / columns))
         read.append((*_mean(*_read_strips(path, chosen, warp, open_file), each), chosen.is_uint8))
     return read
