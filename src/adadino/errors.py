@@ -62,6 +62,10 @@ class LeakageWarning(AdaDINOWarning):
     """Two splits of a dataset are the same pairs."""
 
 
+class ExtendedWarning(AdaDINOWarning):
+    """A run goes on beyond its last epoch, under another schedule."""
+
+
 class VectorWarning(AdaDINOWarning):
     """Polygons are written without a coordinate system: their areas are in pixels."""
 

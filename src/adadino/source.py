@@ -118,8 +118,8 @@ def _settings(path: Path) -> Any:
         if _is_torch_file(path):
             raise WeightsError(
                 f"{path} is a file of torch.save, not an adadino checkpoint, which is a folder "
-                f"with {WEIGHTS}. Another project's model cannot be loaded as one of ours; "
-                "backbone weights are given with backbone=."
+                f"with {WEIGHTS}. If a peer's authors released it, adadino convert makes a "
+                "checkpoint of it; backbone weights are given with backbone=."
             ) from error
         raise WeightsError(f"cannot read {path}: {error}. Copy or download it again.") from error
 

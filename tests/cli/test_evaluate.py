@@ -149,3 +149,17 @@ def test_a_split_that_is_a_copy_of_another_draws_a_warning(adadino, data, model,
     said = adadino("evaluate", model, "--data", tmp_path, "-q")
     assert said.code == 0
     assert "val and test hold the same 2 pairs" in said.err
+
+
+def test_two_models_stand_side_by_side(adadino, model, data):
+    """Each row is what the model scores alone; the difference is to the first."""
+    alone = json.loads(adadino("evaluate", model, "--data", data, "--json").out)
+    said = json.loads(adadino("evaluate", model, "tiny", "--data", data, "--json").out)
+    assert [row["name"] for row in said["rows"]] == [str(model), "tiny"]
+    assert said["rows"][0]["f1"] == said["f1"] == alone["f1"]
+    assert said["rows"][1]["fingerprint"] == alone["fingerprint"]
+    table = adadino("evaluate", model, "tiny", "--data", data, "-q").out
+    assert "F1 - first" in table
+    refused = adadino("evaluate", model, "tiny", "--data", data, "--protocol", "swap")
+    assert (refused.code, refused.out) == (1, "")
+    assert "--protocol and --output are for one model" in refused.err

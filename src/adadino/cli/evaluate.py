@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import itertools
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -22,7 +23,10 @@ SCORES = ("precision", "recall", "f1", "iou", "oa", "kappa")
 
 
 def command(
-    model: Annotated[str, typer.Argument(help="A checkpoint folder, e.g. runs/sysu/best.")],
+    model: Annotated[
+        list[str],
+        typer.Argument(help="A checkpoint folder, e.g. runs/sysu/best; several side by side."),
+    ],
     data: Annotated[Path, typer.Option(help="A prepared dataset, or a folder with A, B, label.")],
     split: Annotated[
         str | None, typer.Option(help="train, val or test; none for a folder without splits.")
@@ -49,36 +53,41 @@ def command(
     quiet: Quiet = False,
     json: Json = False,
 ) -> None:
-    """Score a model: one confusion matrix over all pixels of the split."""
+    """Score models: one confusion matrix over all pixels of the split for each."""
     from adadino.checkpoint import load
     from adadino.data.folder import PairFolder
+    from adadino.errors import ConfigError
     from adadino.evaluation import evaluate
     from adadino.files import write_atomic
     from adadino.runtime.devices import choose_device
 
     split = None if split in ("none", "") else split
     cases = _cases(protocol, batch=batch, k=k, threshold=threshold)
+    if len(model) > 1 and (protocol != "default" or output is not None):
+        raise ConfigError("--protocol and --output are for one model; leave them out.")
     if output is not None and not overwrite:
         _refuse_existing(output)
-    network = load(model, backbone=backbone, device=choose_device(device))
+    where = choose_device(device)
+    networks = {source: load(source, backbone=backbone, device=where) for source in model}
     dataset = PairFolder(data, split, tile=tile)
     if split is not None:
         _warn_of_leakage(data, split, dataset)
     results: list[dict[str, Any]] = []
-    for name, case in cases.items():
-        with progress(name, quiet=quiet or json) as report:
-            scores = evaluate(network, dataset, case, device=network.device, progress=report)
-        results.append({"name": name, **scores.as_dict()})
+    for source, (name, case) in itertools.product(networks, cases.items()):
+        title = name if len(networks) == 1 else source
+        with progress(title, quiet=quiet or json) as report:
+            scores = evaluate(networks[source], dataset, case, device=where, progress=report)
+        results.append({"name": title, **scores.as_dict()})
         if output is not None and len(results) == 1:
             results[0] |= _write(scores, output, suggest=split == "val")
-    whole = results[0] if protocol == "default" else {**results[0], "rows": results}
+    whole = results[0] if len(results) == 1 else {**results[0], "rows": results}
     if output is not None:
-        said = {"model": model, "data": str(data), "split": split, **whole}
+        said = {"model": model[0], "data": str(data), "split": split, **whole}
         write_atomic(output / "scores.json", json_text(said) + "\n")
     if json:
         print_json(whole)
         return
-    _show(f"{model} on {data}{'/' + split if split else ''}", results, protocol)
+    _show(f"{' and '.join(model)} on {data}{'/' + split if split else ''}", results, protocol)
     if output is not None:
         typer.echo(_threshold(results[0].get("best_threshold"), split))
 

@@ -72,9 +72,11 @@ def command(
         names = ("folder", "epochs", "best_f1", "resumed", "history")
         print_json({name: getattr(result, name) for name in names})
         return
-    typer.echo(f"best validation F1 {100 * result.best_f1:.2f}; everything is in {result.folder}")
-    best = result.folder / "best"
-    typer.echo(f"next: adadino evaluate {best} --data {data or 'DIR'} --split test")
+    kept, said = result.folder / "final", "trained without validation"
+    if result.best_f1 is not None:
+        kept, said = result.folder / "best", f"best validation F1 {100 * result.best_f1:.2f}"
+    typer.echo(f"{said}; everything is in {result.folder}")
+    typer.echo(f"next: adadino evaluate {kept} --data {data or 'DIR'} --split test")
 
 
 def parse_overrides(arguments: list[str]) -> list[str]:

@@ -55,12 +55,9 @@ def run_card(
         batch: Pairs that were scored together.
         original: The published model that a peer follows.
     """
-    best = max(history, key=lambda row: row["f1"])
     title = "AdaDINO" if original is None else original.title
     on = "" if model.dino is None else f" on {model.config.backbone.name}"
     versions = ", ".join(f"{name} {value}" for name, value in environment["versions"].items())
-    names = ["F1", "IoU", "precision", "recall", "OA", "kappa"]
-    scores = [f"{100 * best[name]:.2f}" for name in FIGURES]
     splits = [
         [split, str(one["pairs"]), str(one["tiles"]), f"`{one['fingerprint']}`"]
         for split, one in environment["data"].items()
@@ -71,10 +68,7 @@ def run_card(
         "pixel.",
         "\n".join(f"- {line}" for line in (*_parts(model, original), f"Recipe: {recipe}.")),
         "## Scores",
-        f"Validation split, one confusion matrix over all pixels, batches of {batch}, threshold "
-        f"0.5, epoch {best['epoch']:.0f} of {history[-1]['epoch']:.0f} (the best of them, chosen "
-        "on this very split).",
-        "\n".join(markdown_table(names, [scores])),
+        *_scores(history, batch),
         "## Data",
         "\n".join(markdown_table(["split", "pairs", "tiles", "fingerprint"], splits)),
         versions,
@@ -82,6 +76,20 @@ def run_card(
         LIMITS,
     ]
     return "\n\n".join(parts) + "\n"
+
+
+def _scores(history: list[dict[str, float]], batch: int) -> list[str]:
+    if "f1" not in history[-1]:
+        epochs = f"{history[-1]['epoch']:.0f}"
+        return [f"None: trained for {epochs} epochs without validation, so nothing chose an epoch."]
+    best = max(history, key=lambda row: row["f1"])
+    names = ["F1", "IoU", "precision", "recall", "OA", "kappa"]
+    return [
+        f"Validation split, one confusion matrix over all pixels, batches of {batch}, threshold "
+        f"0.5, epoch {best['epoch']:.0f} of {history[-1]['epoch']:.0f} (the best of them, chosen "
+        "on this very split).",
+        "\n".join(markdown_table(names, [[f"{100 * best[name]:.2f}" for name in FIGURES]])),
+    ]
 
 
 def _parts(model: Detector, original: PeerSpec | None) -> list[str]:

@@ -104,8 +104,9 @@ def figure(
 def training_curves(history: Sequence[dict[str, float]], path: Path | str) -> None:
     """Loss, and validation F1 with precision and recall, over the epochs, as a PNG."""
     epochs = [row["epoch"] for row in history]
-    best = max(history, key=lambda row: row["f1"])
-    with figure(path, 2, size=(10, 3.6)) as (_, (left, right)):
+    scored = "f1" in history[-1]  # not in a run without validation
+    with figure(path, 2 if scored else 1, size=(10 if scored else 5, 3.6)) as (_, axes):
+        left, right = axes[0], axes[-1]
         for name, label in (
             ("loss_total", "total"),
             ("loss_focal", "focal"),
@@ -113,15 +114,17 @@ def training_curves(history: Sequence[dict[str, float]], path: Path | str) -> No
         ):
             left.plot(epochs, [row[name] for row in history], marker=".", label=label)
         left.set(title="training loss", xlabel="epoch", yscale="log")
-        for name in ("f1", "precision", "recall"):
-            right.plot(epochs, [100 * row[name] for row in history], marker=".", label=name)
-        right.set(
-            title=f"validation, best F1 {100 * best['f1']:.2f} in epoch {best['epoch']:.0f}",
-            xlabel="epoch",
-            ylabel="%",
-            ylim=(0, 100),
-        )
-        for axis in (left, right):
+        if scored:
+            best = max(history, key=lambda row: row["f1"])
+            for name in ("f1", "precision", "recall"):
+                right.plot(epochs, [100 * row[name] for row in history], marker=".", label=name)
+            right.set(
+                title=f"validation, best F1 {100 * best['f1']:.2f} in epoch {best['epoch']:.0f}",
+                xlabel="epoch",
+                ylabel="%",
+                ylim=(0, 100),
+            )
+        for axis in axes:
             axis.locator_params(axis="x", integer=True)
             axis.grid(alpha=0.3)
             axis.legend()

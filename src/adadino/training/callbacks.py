@@ -59,24 +59,28 @@ class Bar(pl.callbacks.RichProgressBar):
 class Keeper(pl.Callback):
     """After each epoch: best/ and last.ckpt, the history and its curves, a picture."""
 
-    def __init__(self, folder: Path, validation: PairFolder, *, shown: int = 6) -> None:
+    def __init__(self, folder: Path, validation: PairFolder | None, *, shown: int = 6) -> None:
         self.folder, self.validation = folder, validation
-        self.examples = choose_examples(validation, shown)
+        self.examples = [] if validation is None else choose_examples(validation, shown)
         self.drawn = -math.inf
         """When the curves were drawn last: drawing takes longer than an epoch of a small run."""
 
     def on_train_epoch_end(self, trainer: pl.Trainer, task: pl.LightningModule) -> None:
         """Write what a validated epoch left; `last.ckpt` comes last and marks it as finished."""
         assert isinstance(task, ChangeTask)
-        if not validated(task):
+        settings = task.config.train
+        if not settings.validate and (task.current_epoch + 1) % settings.validate_every == 0:
+            task.check_finite()
+            task.add_row({})
+        if not finished(task):
             return
         row = task.history[-1]
-        better = row["f1"] > task.best_f1
+        better = row.get("f1", -math.inf) > task.best_f1
         if better:
             task.best_f1 = row["f1"]
         name = f"epoch-{int(row['epoch']):03d}.png"
         sharded = isinstance(trainer.strategy, ShardedBackbone)
-        if sharded and not trainer.is_global_zero:
+        if sharded and not trainer.is_global_zero and self.examples:
             self.picture(task, None)  # the first rank's blocks wait for this one's shares
         if trainer.is_global_zero:
             if better:
@@ -89,7 +93,8 @@ class Keeper(pl.Callback):
             if is_last or time.monotonic() - self.drawn > SECONDS_BETWEEN_CURVES:
                 pictures.training_curves(task.history, self.folder / CURVES)
                 self.drawn = time.monotonic()
-            self.picture(task, self.folder / PICTURES / name)
+            if self.examples:
+                self.picture(task, self.folder / PICTURES / name)
         trainer.save_checkpoint(self.folder / LAST)
 
     @torch.no_grad()
@@ -99,6 +104,7 @@ class Keeper(pl.Callback):
         training = model.training
         model.eval()
         rows = []
+        assert self.validation is not None
         for index in self.examples:
             before, after, mask, _ = self.validation[index]
             pair = [to_float(image[None].to(task.device)) for image in (before, after)]
@@ -130,22 +136,22 @@ class Reporter(pl.Callback):
         """Report loss, F1, pace and the time that is left."""
         assert isinstance(task, ChangeTask)
         self.epochs += 1
-        if not (trainer.is_global_zero and validated(task)):
+        if not (trainer.is_global_zero and finished(task)):
             return
         row, seconds = task.history[-1], time.monotonic() - self.started
         total = int(trainer.max_epochs or 0)
         left = seconds / self.epochs * (total - row["epoch"])
+        scores = f"F1 {100 * row['f1']:.2f}  IoU {100 * row['iou']:.2f}  " if "f1" in row else ""
         print(
-            f"epoch {row['epoch']:.0f}/{total}  loss {row['loss_total']:.4f}  "
-            f"F1 {100 * row['f1']:.2f}  IoU {100 * row['iou']:.2f}  "
+            f"epoch {row['epoch']:.0f}/{total}  loss {row['loss_total']:.4f}  {scores}"
             f"{seconds / self.epochs:.1f} s/epoch  {_duration(left)} left",
             file=sys.stderr,
             flush=True,
         )
 
 
-def validated(task: ChangeTask) -> bool:
-    """Whether the epoch that ends now was validated: its row is in the history."""
+def finished(task: ChangeTask) -> bool:
+    """Whether the epoch that ends now is one that is kept: its row is in the history."""
     return bool(task.history) and task.history[-1]["epoch"] == task.current_epoch + 1
 
 

@@ -71,6 +71,9 @@ class TrainConfig:
     """Of exponential: what the learning rate is multiplied with."""
     decay_every: int = schema.added(1)
     """Of exponential: epochs between two of these steps."""
+    validate: bool = schema.added(True)
+    """Score the validation split and keep the best epoch. `false` needs no such split: every
+    training pair may be used, nothing chooses an epoch, and only `final/` is kept."""
     validate_every: int = 1
     """Epochs between validations; checkpoints are written after them."""
     bscs_warmup: int = 3

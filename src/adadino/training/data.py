@@ -7,6 +7,7 @@ would have to be carried over.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from pathlib import Path
 from typing import Any, cast
 
 import pytorch_lightning as pl
@@ -16,7 +17,7 @@ from torch.utils.data import DataLoader, Sampler
 
 from adadino.build import kind_of
 from adadino.data.folder import PairFolder, Place
-from adadino.errors import ConfigError, TrainingError
+from adadino.errors import ConfigError, DataError, TrainingError
 from adadino.training.config import RunConfig
 
 Batch = tuple[Tensor, Tensor, Tensor, Tensor]
@@ -37,8 +38,11 @@ def open_splits(config: RunConfig) -> dict[str, PairFolder]:
         raise ConfigError(
             f"augment.size is {size}, must be a multiple of the model's stride, {stride} pixels."
         )
-    # A folder that is named twice counts twice in training, and once in validation.
-    roots = {"train": data.root, "val": tuple(dict.fromkeys(data.root))}
+    roots = {"train": data.root}
+    if config.train.validate:
+        # A folder that is named twice counts twice in training, and once in validation.
+        roots["val"] = tuple(dict.fromkeys(data.root))
+        _refuse_missing(roots["val"])
     sets = {
         split: PairFolder(root, split, tile=data.tile, cache=data.cache)
         for split, root in roots.items()
@@ -58,6 +62,17 @@ def open_splits(config: RunConfig) -> dict[str, PairFolder]:
             f"data.tile={size}."
         )
     return sets
+
+
+def _refuse_missing(roots: tuple[str, ...]) -> None:
+    """Say what to do where a dataset has no validation split."""
+    for root in roots:
+        if (Path(root) / "train").is_dir() and not (Path(root) / "val").is_dir():
+            raise DataError(
+                f"{root} has no val folder. Hold pairs out of train/ for it, or train without "
+                "validation, so that no epoch is chosen and only final/ is kept: "
+                "--train.validate false."
+            )
 
 
 class EpochSampler(Sampler[Place]):

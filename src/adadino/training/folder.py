@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import json
 import platform
+import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from importlib.metadata import version
@@ -17,7 +18,7 @@ import adadino
 from adadino import schema
 from adadino.data.folder import PairFolder, fingerprint
 from adadino.data.staging import remove
-from adadino.errors import ConfigError, TrainingError
+from adadino.errors import ConfigError, ExtendedWarning, TrainingError
 from adadino.files import sweep, write_atomic
 from adadino.training.config import RunConfig, differences
 
@@ -70,13 +71,29 @@ def open_run(folder: Path, config: RunConfig, *, overwrite: bool) -> Path | None
         write_atomic(saved, schema.write_yaml(config))
         return checkpoint_of(folder)
     then, now = schema.to_dict(before), schema.to_dict(config)
+    longer = config.train.epochs > before.train.epochs and checkpoint_of(folder) is not None
     for name in differences(then, now):
-        if name not in _FREE:
+        if name not in _FREE and not (longer and name == "train.epochs"):
             raise TrainingError(
                 f"{folder} holds a run with another {name} ({_value(then, name)!r}, not "
                 f"{_value(now, name)!r}); give another output, or --overwrite."
             )
+    if longer:
+        _extend(saved, before, config.train.epochs)
     return checkpoint_of(folder)
+
+
+def _extend(saved: Path, before: RunConfig, epochs: int) -> None:
+    """Let a run go on beyond its last epoch, and say what that does to its schedule."""
+    longer = replace(before, train=replace(before.train, epochs=epochs))
+    write_atomic(saved, schema.write_yaml(longer))
+    warnings.warn(
+        f"the run is extended from {before.train.epochs} to {epochs} epochs. The learning rate "
+        "goes on where the longer schedule stands, so the result is not that of a run that was "
+        "meant to be as long; for the figures of such a run, train one in another folder.",
+        ExtendedWarning,
+        stacklevel=3,
+    )
 
 
 def abandoned(folder: Path, kind: type, results: Sequence[str]) -> bool:

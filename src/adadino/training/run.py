@@ -52,7 +52,8 @@ class RunResult(NamedTuple):
 
     folder: Path
     epochs: int
-    best_f1: float
+    best_f1: float | None
+    """The highest validation F1; None without validation."""
     resumed: bool
     history: list[dict[str, float]]
     seconds: float
@@ -85,7 +86,7 @@ def train(
     if not overwrite:
         config = same_update(folder, config)
     sets = open_splits(config)
-    trainer = _trainer(config, sets["val"], folder, quiet=quiet, device=device)
+    trainer = _trainer(config, sets.get("val"), folder, quiet=quiet, device=device)
     # Lightning starts this command again for every further device; one of them writes and warns.
     first = trainer.is_global_zero
     if first:
@@ -108,7 +109,8 @@ def train(
             save(task.model, folder / FINAL, with_backbone=unnamed, extra={"epoch": epochs})
             _write_card(task, folder)
     resumed = resume is not None
-    return RunResult(folder, epochs, task.best_f1, resumed, task.history, task.seconds)
+    best = task.best_f1 if config.train.validate else None
+    return RunResult(folder, epochs, best, resumed, task.history, task.seconds)
 
 
 def _warn_of_devices(settings: TrainConfig, *, instead_of: int) -> None:
@@ -190,7 +192,7 @@ def _fit(
 
 
 def _trainer(
-    config: RunConfig, validation: PairFolder, folder: Path, *, quiet: bool, device: str
+    config: RunConfig, validation: PairFolder | None, folder: Path, *, quiet: bool, device: str
 ) -> pl.Trainer:
     settings = config.train
     terminal = sys.stderr.isatty() and not quiet
@@ -212,6 +214,7 @@ def _trainer(
         accumulate_grad_batches=settings.accumulate,
         use_distributed_sampler=False,  # ours pads nothing and repeats nothing
         num_sanity_val_steps=0,
+        limit_val_batches=1.0 if settings.validate else 0,
         enable_checkpointing=False,  # Keeper writes them
         enable_progress_bar=terminal,
         enable_model_summary=False,

@@ -11,7 +11,7 @@ import hashlib
 import math
 import time
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, cast
 
@@ -137,9 +137,9 @@ class ChangeTask(pl.LightningModule):
 
         All ranks stop together: one that went on alone would wait for the others for ever.
         """
-        losses = torch.stack([p.total for p in self.losses]).isfinite().all()
+        losses = [p.total.isfinite().all() for p in self.losses]
         weights = [p.isfinite().all() for p in self.model.parameters() if p.requires_grad]
-        bad = (~torch.stack([losses, *weights]).all()).int()
+        bad = (~torch.stack([*losses, *weights]).all()).int()
         if int(self.trainer.strategy.reduce(bad, reduce_op="sum")):
             kept = (
                 ""
@@ -171,13 +171,12 @@ class ChangeTask(pl.LightningModule):
 
     def on_validation_epoch_end(self) -> None:
         """Sum the matrices of all ranks and add a row to the history."""
+        if self.trainer.sanity_checking:  # a Trainer that is not ours tries a batch first
+            return
         strategy = self.trainer.strategy
         if isinstance(strategy, ShardedBackbone):
             self.run_along()
         confusion = Confusion.from_counts(strategy.reduce(self.counts, reduce_op="sum"))
-        parts = torch.stack([torch.stack(p) for p in self.losses]).mean(0)  # (steps, 4) -> (4,)
-        parts = strategy.reduce(parts, reduce_op="mean")
-        means = dict(zip((f"loss_{n}" for n in LossParts._fields), parts.tolist(), strict=True))
         if confusion.tp + confusion.fn == 0 and not self.history:
             warnings.warn(
                 f"no pixel of {self.config.data.name}'s validation split changed: F1 stays at zero "
@@ -187,10 +186,17 @@ class ChangeTask(pl.LightningModule):
                 stacklevel=1,  # the caller is Lightning, whose warnings are not shown
             )
         scores = confusion.as_dict()
-        row = {"epoch": self.current_epoch + 1, **self.schedule, **means, **scores}
-        self.history = [*self.history, row]
+        self.add_row(scores)
         self.log("val_f1", confusion.f1, prog_bar=True)
         self.log_dict({f"val/{k}": float(v) for k, v in scores.items()})
+
+    def add_row(self, scores: Mapping[str, float]) -> None:
+        """Add an epoch's means and scores to the history."""
+        parts = torch.stack([torch.stack(p) for p in self.losses]).mean(0)  # (steps, 4) -> (4,)
+        parts = self.trainer.strategy.reduce(parts, reduce_op="mean")
+        means = dict(zip((f"loss_{n}" for n in LossParts._fields), parts.tolist(), strict=True))
+        row = {"epoch": self.current_epoch + 1, **self.schedule, **means, **scores}
+        self.history = [*self.history, row]
         self.log_dict({f"train/{k}": v for k, v in means.items()})
 
     def run_along(self) -> None:
