@@ -178,8 +178,8 @@ def test_a_command_that_failed_before_its_first_epoch_claims_nothing(data, tmp_p
     assert tree(tmp_path) == claim
     result = run(data, tmp_path, "train.epochs=1")
     assert (result.resumed, result.epochs) == (False, 1)
-    with pytest.raises(TrainingError, match=r"another train.epochs \(1, not 2\)"):
-        run(data, tmp_path, "train.epochs=2")
+    with pytest.raises(TrainingError, match=r"another train.seed \(0, not 3\)"):
+        run(data, tmp_path, "train.epochs=1", "train.seed=3")
 
 
 def test_an_epoch_s_results_are_protected_without_their_checkpoint(data, tmp_path):

@@ -52,6 +52,8 @@ VERBS = (
     "prepare",
     "pretrain",
     "train",
+    "settings",
+    "study",
     "convert",
     "evaluate",
     "reproduce",

@@ -5,33 +5,37 @@ from __future__ import annotations
 import dataclasses
 import os
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from adadino.cli.options import Json, Quiet
 from adadino.cli.output import print_json
 
+if TYPE_CHECKING:
+    from adadino.training.config import RunConfig
+
+Recipe = Annotated[Path | None, typer.Option(help="The run's YAML, e.g. configs/sysu-cd.yaml.")]
+Peer = Annotated[
+    str | None,
+    typer.Option(metavar="NAME", help="A peer instead of AdaDINO, e.g. fc-siam-diff (model.peer)."),
+]
+Init = Annotated[
+    str | None,
+    typer.Option(metavar="MODEL", help="Start from a trained model: a folder, a hub id, tiny."),
+]
+Data = Annotated[Path | None, typer.Option(help="The prepared dataset (data.root).")]
+
 CONTEXT = {"allow_extra_args": True, "ignore_unknown_options": True}
 
 
 def command(
     context: typer.Context,
-    config: Annotated[
-        Path | None, typer.Option(help="The run's YAML, e.g. configs/sysu-cd.yaml.")
-    ] = None,
-    model: Annotated[
-        str | None,
-        typer.Option(
-            metavar="NAME", help="A peer instead of AdaDINO, e.g. fc-siam-diff (model.peer)."
-        ),
-    ] = None,
-    init: Annotated[
-        str | None,
-        typer.Option(metavar="MODEL", help="Start from a trained model: a folder, a hub id, tiny."),
-    ] = None,
+    config: Recipe = None,
+    model: Peer = None,
+    init: Init = None,
     output: Annotated[Path | None, typer.Option("-o", "--output", help="The run's folder.")] = None,
-    data: Annotated[Path | None, typer.Option(help="The prepared dataset (data.root).")] = None,
+    data: Data = None,
     overwrite: Annotated[
         bool, typer.Option("--overwrite", help="Start anew where the folder holds another run.")
     ] = False,
@@ -46,12 +50,37 @@ def command(
     os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "ERROR")
     from pytorch_lightning.utilities import rank_zero_only
 
+    from adadino.training.run import train
+
+    run = read_run(context.args, config, model, init, output, data)
+    result = train(run, overwrite=overwrite, quiet=quiet or json)
+    if getattr(rank_zero_only, "rank", 0):  # one of several processes of a run speaks for all
+        return
+    if json:
+        names = ("folder", "epochs", "best_f1", "resumed", "history")
+        print_json({name: getattr(result, name) for name in names})
+        return
+    kept, said = result.folder / "final", "trained without validation"
+    if result.best_f1 is not None:
+        kept, said = result.folder / "best", f"best validation F1 {100 * result.best_f1:.2f}"
+    typer.echo(f"{said}; everything is in {result.folder}")
+    typer.echo(f"next: adadino evaluate {kept} --data {data or 'DIR'} --split test")
+
+
+def read_run(
+    arguments: list[str],
+    config: Path | None,
+    model: str | None,
+    init: str | None,
+    output: Path | None,
+    data: Path | None,
+) -> RunConfig:
+    """The settings of a run from the options that verbs which train have in common."""
     from adadino.errors import ConfigError
     from adadino.peers import find_peer
     from adadino.training.config import load_run
-    from adadino.training.run import train
 
-    overrides = parse_overrides(context.args)
+    overrides = parse_overrides(arguments)
     if model is not None:
         overrides.append(f"model.peer={'null' if model == 'adadino' else model}")
     if init is not None:
@@ -65,18 +94,7 @@ def command(
         run = dataclasses.replace(run, output=str(output))
     if data is not None:
         run = dataclasses.replace(run, data=dataclasses.replace(run.data, root=(str(data),)))
-    result = train(run, overwrite=overwrite, quiet=quiet or json)
-    if getattr(rank_zero_only, "rank", 0):  # one of several processes of a run speaks for all
-        return
-    if json:
-        names = ("folder", "epochs", "best_f1", "resumed", "history")
-        print_json({name: getattr(result, name) for name in names})
-        return
-    kept, said = result.folder / "final", "trained without validation"
-    if result.best_f1 is not None:
-        kept, said = result.folder / "best", f"best validation F1 {100 * result.best_f1:.2f}"
-    typer.echo(f"{said}; everything is in {result.folder}")
-    typer.echo(f"next: adadino evaluate {kept} --data {data or 'DIR'} --split test")
+    return run
 
 
 def parse_overrides(arguments: list[str]) -> list[str]:

@@ -5,6 +5,7 @@
 - `augment`: the paper's augmentation of a batch, on its device.
 - `prepare/`: a downloaded benchmark to verified tiles (`adadino prepare`).
 - `synthetic/`: a procedural world with exact masks (`adadino synthesize`).
+- `adapters`: datasets of torchgeo and Hugging Face as pairs, or as a folder.
 - `staging`: how both get a set to its place, whole or not at all.
 
 Data flows `prepare` or `synthetic` -> `folder` -> `augment` -> the training step. A number that

@@ -9,6 +9,7 @@
 
 from __future__ import annotations
 
+import copy
 import hashlib
 import os
 import warnings
@@ -191,6 +192,20 @@ class PairFolder(Dataset[tuple[Tensor, Tensor, Tensor, int]]):
             before, after, mask = images
         # Cloned, so that an augmentation in place cannot reach the cache.
         return before.clone(), after.clone(), mask.clone(), index
+
+    def keep(self, items: Sequence[int]) -> PairFolder:
+        """The dataset with some of its items only, in their order; decoded pairs are shared."""
+        some = copy.copy(self)
+        used = sorted({self._tiles[item].pair for item in items})
+        place = {pair: new for new, pair in enumerate(used)}
+        some.pairs = [self.pairs[pair] for pair in used]
+        some.names = [self.names[item] for item in items]
+        some.sizes = [self.sizes[item] for item in items]
+        tiles = (self._tiles[item] for item in items)
+        some._tiles = [tile._replace(pair=place[tile.pair]) for tile in tiles]
+        if self._cache is not None:
+            some._cache = [self._cache[pair] for pair in used]
+        return some
 
     def _add_tiles(self, index: int, pair: PairFiles) -> None:
         height, width = _common_size(pair)

@@ -130,6 +130,19 @@ def training_curves(history: Sequence[dict[str, float]], path: Path | str) -> No
             axis.legend()
 
 
+def label_curve(rows: Sequence[Mapping[str, float]], path: Path | str) -> None:
+    """F1 against the number of training tiles, every run a point and their means a line."""
+    counts = sorted({row["tiles"] for row in rows})
+    means = [np.mean([100 * r["f1"] for r in rows if r["tiles"] == count]) for count in counts]
+    with figure(path, size=(5, 3.6)) as (_, (axis,)):
+        axis.plot(counts, means, color="tab:blue")
+        axis.plot([r["tiles"] for r in rows], [100 * r["f1"] for r in rows], "o", color="tab:blue")
+        axis.set(xlabel="training tiles", ylabel="F1 of the last epoch, %", xscale="log")
+        axis.set_xticks(counts, [f"{count:.0f}" for count in counts], minor=False)
+        axis.minorticks_off()
+        axis.grid(alpha=0.3)
+
+
 def pr_curve(curve: PRCurve, path: Path | str, *, marked: float, best: bool) -> None:
     """The precision-recall curve, and F1 against the threshold, as a PNG.
 

@@ -10,6 +10,7 @@ Read it in this order:
 - `schedule`: the learning rate, the budget k and CGLA's lambda over a run.
 - `step`: how a step runs: precision, compiling, CUDA graphs, several devices.
 - `folder`, `callbacks`: a run's folder: whose it is, where to go on, what is written when.
+- `study`: several runs for one question: folds, or F1 against the number of labels.
 - `pretrain/`: a small backbone of one's own (`adadino pretrain`).
 
 **What resumes, and how.** The same command goes on from `last.ckpt`, which is written last in every

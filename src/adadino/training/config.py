@@ -27,6 +27,11 @@ class DataConfig:
     """Cut larger images into tiles of this side on the fly; None takes them as they are."""
     roam: bool = False
     """Draw every training tile's place anew each epoch, up to half a tile from its own."""
+    take: int | None = schema.added(None)
+    """Train on so many tiles, drawn with train.seed; more of them include the fewer."""
+    fold: str | None = schema.added(None)
+    """`2/5` validates on the second of five parts of the scenes in train/ and val/, and trains on
+    the other four."""
     workers: int = 2
     """Reading processes."""
     cache: bool = False
@@ -37,6 +42,12 @@ class DataConfig:
             raise ConfigError(f"data.workers is {self.workers}, must be at least 0.")
         if self.tile is not None and self.tile < 1:
             raise ConfigError(f"data.tile is {self.tile}, must be at least 1 pixel.")
+        if self.take is not None and self.take < 1:
+            raise ConfigError(f"data.take is {self.take}, must be at least 1 tile.")
+        if self.fold is not None:
+            part, _, parts = self.fold.partition("/")
+            if not (part.isdecimal() and parts.isdecimal() and 1 <= int(part) <= int(parts) >= 2):
+                raise ConfigError(f"data.fold is {self.fold!r}, must be like 2/5: part and parts.")
         if self.roam and self.tile is None:
             raise ConfigError("data.roam moves tiles, and there are none; set data.tile.")
 
@@ -51,6 +62,7 @@ class TrainConfig:
     """Optimisation, schedules, precision."""
 
     epochs: int = 100
+    """Passes over the training pairs."""
     batch: int = 8
     """Pairs per step and device. The paper's chunk selection is per device, too."""
     accumulate: int = 2
@@ -60,7 +72,9 @@ class TrainConfig:
     momentum: float = 0.0
     """Momentum of sgd."""
     lr: float = 5e-4
+    """Learning rate at the start."""
     weight_decay: float = 5e-4
+    """Weight decay of the optimiser."""
     min_lr: float = 1e-7
     """Learning rate below which it never falls; the cosine ends there."""
     schedule: Literal["epoch", "step"] = "epoch"
@@ -109,7 +123,9 @@ class TrainConfig:
     """Processes on each node, one for each GPU (or CPU process). A run may go on with another
     number: it then accumulates more or fewer steps, so that an update sees as many pairs."""
     nodes: int = 1
+    """Machines that train together."""
     seed: int = 0
+    """What all draws follow from: initial weights, order, augmentation, dropout."""
     wandb: bool = False
     """Log to Weights & Biases too."""
 

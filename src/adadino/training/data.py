@@ -6,6 +6,7 @@ would have to be carried over.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, cast
@@ -17,6 +18,7 @@ from torch.utils.data import DataLoader, Sampler
 
 from adadino.build import kind_of
 from adadino.data.folder import PairFolder, Place
+from adadino.data.prepare.splits import ranked
 from adadino.errors import ConfigError, DataError, TrainingError
 from adadino.training.config import RunConfig
 
@@ -38,15 +40,9 @@ def open_splits(config: RunConfig) -> dict[str, PairFolder]:
         raise ConfigError(
             f"augment.size is {size}, must be a multiple of the model's stride, {stride} pixels."
         )
-    roots = {"train": data.root}
-    if config.train.validate:
-        # A folder that is named twice counts twice in training, and once in validation.
-        roots["val"] = tuple(dict.fromkeys(data.root))
-        _refuse_missing(roots["val"])
-    sets = {
-        split: PairFolder(root, split, tile=data.tile, cache=data.cache)
-        for split, root in roots.items()
-    }
+    sets = _folds(config) if data.fold is not None else _splits(config)
+    if data.take is not None:
+        sets["train"] = _take(sets["train"], data.take, config.train.seed)
     for split, pairs in sets.items():
         sizes = sorted(set(pairs.sizes))
         if len(sizes) > 1:
@@ -62,6 +58,53 @@ def open_splits(config: RunConfig) -> dict[str, PairFolder]:
             f"data.tile={size}."
         )
     return sets
+
+
+def _splits(config: RunConfig) -> dict[str, PairFolder]:
+    """The splits as they lie in the folders."""
+    data = config.data
+    roots = {"train": data.root}
+    if config.train.validate:
+        # A folder that is named twice counts twice in training, and once in validation.
+        roots["val"] = tuple(dict.fromkeys(data.root))
+        _refuse_missing(roots["val"])
+    return {
+        split: PairFolder(root, split, tile=data.tile, cache=data.cache)
+        for split, root in roots.items()
+    }
+
+
+def _folds(config: RunConfig) -> dict[str, PairFolder]:
+    """One part of the scenes for validation, the others for training.
+
+    Tiles of one scene are always in one part: `NAME_3_5` is a tile of NAME.
+    """
+    data = config.data
+    part, parts = (int(number) for number in str(data.fold).split("/"))
+    folders = [
+        folder
+        for root in dict.fromkeys(data.root)
+        for folder in (Path(root) / "train", Path(root) / "val")
+        if folder.is_dir()
+    ]
+    pool = PairFolder(folders, tile=data.tile, cache=data.cache)
+    scenes = [re.sub(r"_\d+_\d+$", "", Path(name).name) for name in pool.names]
+    order = ranked(set(scenes), 0)
+    if len(order) < parts:
+        raise ConfigError(f"{data.name} has {len(order)} scenes, too few for {parts} folds.")
+    held_out = set(order[part - 1 :: parts])
+    sets = {
+        "train": pool.keep([i for i, scene in enumerate(scenes) if scene not in held_out]),
+        "val": pool.keep([i for i, scene in enumerate(scenes) if scene in held_out]),
+    }
+    return sets if config.train.validate else {"train": sets["train"]}
+
+
+def _take(pairs: PairFolder, count: int, seed: int) -> PairFolder:
+    if count > len(pairs):
+        raise ConfigError(f"data.take is {count}, but there are {len(pairs)} training tiles.")
+    chosen = set(ranked(pairs.names, seed)[:count])
+    return pairs.keep([index for index, name in enumerate(pairs.names) if name in chosen])
 
 
 def _refuse_missing(roots: tuple[str, ...]) -> None:

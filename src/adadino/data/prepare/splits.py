@@ -107,8 +107,8 @@ def _draw(
 
 
 def _draw_splits(names: Iterable[str], shares: tuple[int, int], seed: int) -> dict[str, str]:
-    ranked = _ranked(names, seed)
-    count = len(ranked)
+    order = ranked(names, seed)
+    count = len(order)
     if count < 3:
         raise DataError(
             f"{count} scenes without split folders cannot be divided into train, val and test. "
@@ -119,20 +119,21 @@ def _draw_splits(names: Iterable[str], shares: tuple[int, int], seed: int) -> di
     train = min(train, count - val - 1)
     return {
         name: "train" if rank < train else "val" if rank < train + val else "test"
-        for rank, name in enumerate(ranked)
+        for rank, name in enumerate(order)
     }
 
 
 def _draw_hold_out(names: Iterable[str], seed: int) -> dict[str, str]:
-    ranked = _ranked(names, seed)
-    if len(ranked) < 2:
+    order = ranked(names, seed)
+    if len(order) < 2:
         raise DataError(
-            f"{len(ranked)} training scenes are too few to hold one out for validation. Add "
+            f"{len(order)} training scenes are too few to hold one out for validation. Add "
             "scenes, or choose a variant that holds none out."
         )
-    return dict.fromkeys(ranked[: max(1, round(HOLD_OUT_SHARE * len(ranked)))], "val")
+    return dict.fromkeys(order[: max(1, round(HOLD_OUT_SHARE * len(order)))], "val")
 
 
-def _ranked(names: Iterable[str], seed: int) -> list[str]:
+def ranked(names: Iterable[str], seed: int) -> list[str]:
+    """Names in an order that a seed draws, the same on every machine."""
     # A digest, not a random generator: no library's next release can change the split.
     return sorted(names, key=lambda name: hashlib.sha256(f"{seed}:{name}".encode()).digest())
