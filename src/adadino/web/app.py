@@ -16,6 +16,7 @@ from adadino.web.http.guard import STATIC, Guard
 from adadino.web.http.metrics import Counting
 from adadino.web.http.problems import HANDLERS
 from adadino.web.http.results import result_routes
+from adadino.web.http.reviewing import review_routes
 from adadino.web.service import Service
 from adadino.web.settings import Settings
 
@@ -49,8 +50,8 @@ def create_app(settings: Settings, *, fatal: Callable[[str], None] | None = None
         exception_handlers=HANDLERS,
     )
     app.state.service = service
-    for router in (info_routes(service), job_routes(service), result_routes(service)):
-        app.include_router(router)
+    for routes in (info_routes, job_routes, result_routes, review_routes):
+        app.include_router(routes(service))
     _add_pages(app)
     app.add_middleware(Guard, settings=settings)
     app.add_middleware(Counting, metrics=service.metrics)

@@ -22,6 +22,7 @@ from adadino.web.http.schemas import JobOut
 from adadino.web.jobs.demo import demo_job, make_demo, shipped_mark, unpack_demo
 from adadino.web.jobs.manager import Manager
 from adadino.web.jobs.records import ENDED, Job
+from adadino.web.jobs.reviews import Reviews
 from adadino.web.jobs.store import JobStore
 from adadino.web.settings import Settings
 from adadino.web.view.cut import Cut, read_cut
@@ -44,6 +45,7 @@ class Service:
         limits = settings.limits
         self.quotas = Quotas(self.store, limits)
         self.asking = Asking(self.store, limits)
+        self.reviews = Reviews(self.store)
         self._lock = threading.Lock()
         self._tiles: OrderedDict[tuple[Any, ...], bytes] = OrderedDict()
         self._tile_bytes = 0

@@ -76,13 +76,14 @@ async def drain(request: Request) -> None:
                     return
 
 
-async def read_json(request: Request, limits: Limits) -> dict[str, Any]:
-    """A small JSON object.
+async def read_json(request: Request, limits: Limits, *, most: int | None = None) -> dict[str, Any]:
+    """A JSON object of at most so many bytes; by default a small one.
 
     Raises:
-        RefusedError: It is none, or not small.
+        RefusedError: It is none, or too large.
     """
-    parts = [part async for part in chunks(request, most=limits.json_bytes, limits=limits)]
+    most = limits.json_bytes if most is None else most
+    parts = [part async for part in chunks(request, most=most, limits=limits)]
     try:
         found = json.loads(b"".join(parts))
     except (ValueError, RecursionError):

@@ -11,7 +11,7 @@ from starlette.requests import Request
 
 from adadino.web.http.body import declared_length, drain, read_json
 from adadino.web.http.options import Options, check_bands, check_count, check_scale, parse_options
-from adadino.web.http.problems import RefusedError, disk_problem
+from adadino.web.http.problems import RefusedError, disk_problem, first_problem
 from adadino.web.http.schemas import JobIn
 from adadino.web.http.uploads import FILES, clean_text, receive
 from adadino.web.jobs.library import find_image
@@ -81,9 +81,7 @@ async def _from_data(request: Request, service: Service) -> Asked:
     try:
         asked = JobIn.model_validate(await read_json(request, service.settings.limits))
     except ValidationError as error:
-        first = error.errors()[0]
-        where = ".".join(map(str, first["loc"])) or "the body"
-        raise RefusedError(422, f"{where}: {first['msg']}.") from None
+        raise RefusedError(422, first_problem(error)) from None
     root = service.settings.data
     if root is None:
         raise RefusedError(

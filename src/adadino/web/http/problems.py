@@ -8,7 +8,7 @@ from typing import Any
 from fastapi import Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
-from pydantic import BaseModel, Field
+from pydantic import BaseModel, Field, ValidationError
 from starlette.exceptions import HTTPException
 
 from adadino.errors import AdaDINOError, ConfigError, InputError, WriteError
@@ -105,9 +105,14 @@ async def on_http(_: Request, error: Exception) -> JSONResponse:
 async def on_invalid(_: Request, error: Exception) -> JSONResponse:
     """A parameter that is not what the documentation says."""
     assert isinstance(error, RequestValidationError)
+    return answer(422, first_problem(error, skip=1))  # "query", "path"
+
+
+def first_problem(error: ValidationError | RequestValidationError, *, skip: int = 0) -> str:
+    """What is wrong with the first value that is."""
     first = error.errors()[0]
-    where = ".".join(str(part) for part in first["loc"][1:]) or "the request"
-    return answer(422, f"{where}: {first['msg']}.")
+    where = ".".join(map(str, first["loc"][skip:])) or "the request"
+    return f"{where}: {first['msg']}."
 
 
 HANDLERS: dict[int | type[Exception], Any] = {

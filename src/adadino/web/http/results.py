@@ -83,6 +83,14 @@ class Made(NamedTuple):
     summary: str
     description: str
 
+    @property
+    def told(self) -> dict[str, Any]:
+        """How its route is documented."""
+        return {
+            "name": self.operation, "summary": self.summary, "description": self.description,
+            **_file(self.kind),
+        }  # fmt: skip
+
 
 MADE = (
     Made("mask.tif", "mask", "mask.tif", TIFF, "get_mask", "The change mask as a COG",
@@ -99,18 +107,25 @@ MADE = (
 def _add_file(router: APIRouter, service: Service, made: Made) -> None:
     async def route(
         request: Request, job_id: str, threshold: Threshold = THRESHOLD, min_area: MinArea = 0.0
-    ) -> Any:
-        job, _, _ = service.finished(job_id)
+    ) -> FileResponse:
         options: dict[str, Any] = {"threshold": threshold, "min_area": min_area}
         if made.what == "picture":
+            job = service.store.get(job_id)
             options["title"] = f"{job.before_name} and {job.after_name}"
-        kept = await service.asking.made(request, job_id, made.what, made.name, options, Kept)
-        gone = BackgroundTask(shutil.rmtree, kept.path.parent, ignore_errors=True)
-        called = f"{_stem(job)}-{made.name}"
-        return FileResponse(kept.path, media_type=made.kind, filename=called, background=gone)
+        return await send(service, request, job_id, made, options)
 
-    told = _file(made.kind) | {"summary": made.summary, "description": made.description}
-    router.add_api_route(f"/{made.path}", route, name=made.operation, **told)
+    router.add_api_route(f"/{made.path}", route, **made.told)
+
+
+async def send(
+    service: Service, request: Request, job_id: str, made: Made, options: dict[str, Any]
+) -> FileResponse:
+    """Have a file made for one answer; it goes when it was sent."""
+    job, _, _ = service.finished(job_id)
+    kept = await service.asking.made(request, job_id, made.what, made.name, options, Kept)
+    gone = BackgroundTask(shutil.rmtree, kept.path.parent, ignore_errors=True)
+    called = f"{_stem(job)}-{made.name}"
+    return FileResponse(kept.path, media_type=made.kind, filename=called, background=gone)
 
 
 def _file(kind: str) -> dict[str, Any]:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from adadino.review.actions import Do, Origin, Verdict
 from adadino.web.jobs.records import Job, Source, State
 
 Band = Annotated[int, Field(ge=1, le=99_999)]
@@ -162,3 +164,70 @@ class PolygonsOut(BaseModel):
     threshold: float
     min_area: float
     coordinates: str
+
+
+class ActionIn(BaseModel):
+    """What a reviewer does."""
+
+    model_config = ConfigDict(extra="forbid", strict=True)
+    do: Do = Field(description="Undo and redo are about one's own actions.")
+    shape: int | None = Field(None, description="A polygon, or a drawing.")
+    verdict: Verdict | None = None
+    note: str | None = Field(None, max_length=2000)
+    list: Origin = Field("picked", description="How the reviewer came to the polygon.")
+    geometry: dict[str, Any] | None = Field(
+        None, description="A GeoJSON Polygon or MultiPolygon in coordinates of the map."
+    )
+    key: str = Field("", max_length=100, description="The client's own name of the action.")
+
+
+class JudgedOut(BaseModel):
+    """The verdict on a polygon."""
+
+    verdict: Verdict
+    by: str
+    at: str
+    list: Origin
+    others: Sequence[tuple[str, Verdict]] = Field(description="All verdicts, where they differ.")
+
+
+class DrawingOut(BaseModel):
+    """An outline that a reviewer drew, in coordinates of the map."""
+
+    geometry: dict[str, Any]
+    by: str
+    at: str
+
+
+class ReviewStateOut(BaseModel):
+    """What all actions of a review amount to; polygons and drawings by their ids."""
+
+    you: str = Field(description="The name under which your actions are kept.")
+    undo: int = Field(description="How many of your actions can be taken back.")
+    redo: int
+    verdicts: dict[str, JudgedOut]
+    notes: dict[str, str]
+    reshaped: dict[str, DrawingOut] = Field(description="Polygons that have another outline now.")
+    missed: dict[str, DrawingOut] = Field(description="Changes that the map lacks.")
+    unchanged: dict[str, DrawingOut] = Field(description="Areas where nothing changed.")
+    summary: dict[str, Any] = Field(
+        description="Counts, and the precision of the random sample with its 95 % interval."
+    )
+
+
+class ProposalOut(BaseModel):
+    """A polygon to judge, and the list it comes from."""
+
+    id: int
+    list: Literal["random", "uncertain"]
+
+
+class ReviewOut(ReviewStateOut):
+    """A review with its polygons."""
+
+    threshold: float
+    unit: Literal["m2", "px"]
+    proposals: Sequence[ProposalOut] = Field(
+        description="At most 5000, in the order to judge them."
+    )
+    polygons: Sequence[dict[str, Any]] = Field(description="GeoJSON features, in the same order.")

@@ -125,13 +125,14 @@ def _preview(task: dict[str, Any], held: Held, tell: Tell) -> dict[str, Any]:
 
 
 def _view(task: dict[str, Any], held: Held, tell: Tell) -> dict[str, Any]:
-    """A cut, a mask, polygons or a picture of a finished job, as a file."""
+    """A file of a finished job: its map at a threshold, or what people said of it."""
     from adadino.web.view import change
     from adadino.web.view.display import Display
 
     writers: dict[str, Callable[..., None]] = {
         "cut": change.write_cut, "mask": change.write_mask, "polygons": change.write_polygons,
-        "picture": change.write_picture,
+        "picture": change.write_picture, "review": change.write_review,
+        "verdicts": change.write_verdicts, "corrected": change.write_corrected,
     }  # fmt: skip
     writers[task["what"]](
         Path(task["folder"]),

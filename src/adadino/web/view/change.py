@@ -23,6 +23,7 @@ from rasterio.enums import Resampling
 from rasterio.features import rasterize
 from rasterio.windows import Window
 
+from adadino import review
 from adadino.files import write_atomic
 from adadino.geo.grid import Grid
 from adadino.geo.polygons.vector import measures, polygons, sieved
@@ -35,6 +36,7 @@ from adadino.geo.write.overview import (
     ground_span,
     write_overview,
 )
+from adadino.review import Review, start_review
 from adadino.web.door import open_foreign
 from adadino.web.view.display import Display
 from adadino.web.view.tiles import PROBABILITY
@@ -178,6 +180,26 @@ def write_picture(
     span, unit = ground_span(grid)
     picture = draw_overview(before, after, change, title=title, span=span, unit=unit, share=share)
     write_overview(output, picture)
+
+
+def write_review(
+    folder: Path, display: Display, output: Path, *, threshold: float, min_area: float
+) -> None:
+    """Begin a review of the map, in the folder of `output`."""
+    start_review(
+        output.parent, probability=folder / PROBABILITY, threshold=threshold, min_area=min_area,
+        open_file=open_foreign,
+    )  # fmt: skip
+
+
+def write_verdicts(folder: Path, display: Display, output: Path) -> None:
+    """Write the verdicts of a review as a layer."""
+    review.write_verdicts(Review.open(folder / "review"), output)
+
+
+def write_corrected(folder: Path, display: Display, output: Path) -> None:
+    """Write the mask as a review corrects it."""
+    review.write_mask(Review.open(folder / "review"), output)
 
 
 def _rows(dataset: Any) -> Iterator[tuple[int, NDArray[Any]]]:
