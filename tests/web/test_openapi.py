@@ -31,6 +31,10 @@ OPERATIONS = [
     ("get", "/api/jobs/{job_id}/polygons"), ("get", "/api/jobs/{job_id}/mask.tif"),
     ("get", "/api/jobs/{job_id}/probability.tif"), ("get", "/api/jobs/{job_id}/result.gpkg"),
     ("get", "/api/jobs/{job_id}/result.geojson"), ("get", "/api/jobs/{job_id}/overview.png"),
+    ("post", "/api/jobs/{job_id}/review"), ("get", "/api/jobs/{job_id}/review"),
+    ("post", "/api/jobs/{job_id}/review/actions"),
+    ("get", "/api/jobs/{job_id}/review/verdicts.gpkg"),
+    ("get", "/api/jobs/{job_id}/review/corrected.tif"),
 ]  # fmt: skip
 
 

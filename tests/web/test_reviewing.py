@@ -112,7 +112,7 @@ def test_a_second_beginning_goes_on_with_the_first(judged):
 
 
 def test_every_action_is_on_disk_with_who_and_when_before_the_answer(judged, act, place):
-    app, at, begun, folder = judged
+    _, at, begun, folder = judged
     first, second = (proposal["id"] for proposal in begun["proposals"][:2])
     said = act("judge", shape=first, verdict="right", list="random", key="k1")
     assert said["verdicts"][str(first)] | {"at": ""} == {
@@ -198,7 +198,7 @@ def test_a_log_has_an_end(judged, monkeypatch, act):
 
 
 def test_only_plain_files_of_a_worker_become_a_review(tmp_path, judged):
-    app, at, _, folder = judged
+    app, _, _, folder = judged
     made = tmp_path / "made"
     made.mkdir()
     (made / "review.json").write_text("{}")

@@ -72,6 +72,7 @@ class Service:
             estimate_s=self.manager.estimates.seconds(job.model, job.pixels),
             progress=self.manager.progress(job.id) if job.state == "running" else None,
             own=identity.owns(job.client),
+            reviewed=self.reviews.exists(job.id),
         )
 
     def display(self, job: Job) -> Display:

@@ -54,6 +54,7 @@ class JobOut(BaseModel):
     view: dict[str, Any] | None = Field(description="Extent, levels and CRS of the map.")
     result: dict[str, Any] | None = Field(description="Change, shift and warnings.")
     own: bool = Field(description="Whether this client asked for it.")
+    reviewed: bool = Field(description="Whether somebody has begun to judge its map.")
 
     @classmethod
     def of(cls, job: Job, **more: Any) -> JobOut:

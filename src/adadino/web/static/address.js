@@ -1,5 +1,5 @@
 // The address holds what is seen, so that a link or a reload brings it back:
-// #job=ID&threshold=0.35&smallest=100&map=EAST,NORTH,RESOLUTION
+// #job=ID&threshold=0.35&smallest=100&review=1&map=EAST,NORTH,RESOLUTION
 
 const DEFAULT = 0.5;
 
@@ -13,15 +13,17 @@ export function read() {
     job: given.get("job"),
     threshold: threshold >= 0.01 && threshold <= 0.99 ? threshold : DEFAULT,
     least: least > 0 && Number.isFinite(least) ? least : 0,
+    review: given.has("review"),
     map: map.length === 3 && map.every(Number.isFinite) && map[2] > 0 ? map : null,
   };
 }
 
 // A new entry of the history for another job; changes of the view replace the present one.
-export function write({ job, threshold = DEFAULT, least = 0, map = null }, { push = false } = {}) {
+export function write({ job, threshold = DEFAULT, least = 0, map = null, review = false }, { push = false } = {}) {
   const parts = job ? [`job=${encodeURIComponent(job)}`] : [];
   if (threshold !== DEFAULT) parts.push(`threshold=${threshold}`);
   if (least) parts.push(`smallest=${least}`);
+  if (review) parts.push("review=1");
   if (map) parts.push(`map=${place(map)}`);
   const hash = parts.length ? `#${parts.join("&")}` : "";
   if (hash === location.hash) return;

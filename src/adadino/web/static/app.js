@@ -3,12 +3,14 @@
 import * as address from "./address.js";
 import { ask } from "./api.js";
 import { $, say } from "./dom.js";
+import { Compare } from "./compare.js";
 import { Jobs } from "./jobs.js";
 import { layerControls } from "./layers.js";
 import { SceneMap } from "./map.js";
 import { NewJob } from "./newjob.js";
 import { Readout } from "./readout.js";
 import { Result } from "./result.js";
+import { ReviewPanel } from "./review.js";
 import { tellScene, tellServer, titleOf } from "./scene.js";
 import { describe, goesOn } from "./status.js";
 import { Swipe } from "./swipe.js";
@@ -23,6 +25,8 @@ const swipe = new Swipe($("swipe"), sceneMap);
 const readout = new Readout(sceneMap, { coordinates: $("coordinates"), crs: $("crs"), scale: $("scale") });
 const jobs = new Jobs({ onOpen: open, onChange: update, onProblem: (error) => error && !laid && veil(error.message) });
 const result = new Result(sceneMap, { onChange: remember, onZoom: bringMap, onCancel: (job) => jobs.cancel(job) });
+const compare = new Compare(sceneMap, swipe);
+const review = new ReviewPanel(sceneMap, compare, { onChange: remember, settings: () => ({ threshold: result.threshold, least: result.least }) });
 const newJob = new NewJob((job) => open(job.id));
 let info = null;
 let shown = null;  // the job of the panel
@@ -31,7 +35,10 @@ let asked = address.read();  // what the address wants, until its job is here
 let place = asked.map;  // what it wants of the map, until that can be laid out
 let writing = null;
 
-tabs(document.querySelector(".tabs"));
+tabs(document.querySelector(".tabs"), (id) => {
+  if (id === "tab-review") review.open();
+  else if (id === "tab-change") review.leave();
+});
 themes($("theme"));
 sceneMap.onmove = remember;
 addEventListener("popstate", () => follow(address.read()));
@@ -94,6 +101,8 @@ function update(all) {
   shown = job;
   lay(job);
   result.show(job, asked);
+  review.follow(job);
+  if (asked?.review && job.reviewed) $("tab-review").click();
   asked = null;
   tellScene(job);
   remember();
@@ -126,6 +135,7 @@ function layOut(job) {
   sceneMap.show(job.view, tiles, info?.basemap);
   swipe.attach(sceneMap.layers.after);
   readout.show(job.view);
+  compare.refresh(null);
 }
 
 function remember() {
@@ -137,7 +147,7 @@ function write() {
   clearTimeout(writing);
   if (!shown || asked) return;
   const map = laid?.id === shown.id ? sceneMap.place : place;
-  address.write({ job: shown.id, threshold: result.threshold, least: result.least, map });
+  address.write({ job: shown.id, threshold: result.threshold, least: result.least, map, review: review.active });
 }
 
 // On a phone the table lies below the map.

@@ -7,6 +7,7 @@ import { area, areaOf } from "./format.js";
 
 const HIGH = 140;  // what a popup needs above it
 const COLOUR = "230, 60, 30";
+const FLIGHT_MS = 250;
 
 export class SceneMap {
   constructor(target, popup) {
@@ -113,12 +114,23 @@ export class SceneMap {
     this.layers[name]?.getSource().refresh();
   }
 
-  setPolygons(collection) {
+  // GeoJSON of the server as features; pixels are counted downwards there, the map's y goes up.
+  read(collection) {
     const read = new ol.format.GeoJSON().readFeatures(collection);
-    // Pixels are counted downwards, the map's y goes up.
     if (!this.view.native) for (const feature of read) feature.getGeometry().scale(1, -1, [0, 0]);
+    return read;
+  }
+
+  // An outline as the server takes it.
+  write(geometry) {
+    const shape = geometry.clone();
+    if (!this.view.native) shape.scale(1, -1, [0, 0]);
+    return new ol.format.GeoJSON().writeGeometryObject(shape);
+  }
+
+  setPolygons(collection) {
     this.features.clear(true);
-    this.features.addFeatures(read);
+    this.features.addFeatures(this.read(collection));
     this.unit = collection.unit;
     this.choose(null);
   }
@@ -167,10 +179,17 @@ export class SceneMap {
   }
 
   // `above` is what the popup needs over a polygon.
-  fit(extent, padding, minResolution, above = padding) {
+  fit(extent, padding, minResolution, above = padding, duration = 0) {
     const [width, height] = this.map.getSize() ?? [400, 400];
     const side = Math.min(padding, Math.min(width, height) / 4);
-    this.map.getView().fit(extent, { padding: [Math.min(above, height / 2.5), side, side, side], minResolution });
+    this.map.getView().fit(extent, { padding: [Math.min(above, height / 2.5), side, side, side], minResolution, duration });
+  }
+
+  // Moves there, at once for people whom moving pictures trouble.
+  fly(extent) {
+    const calm = matchMedia("(prefers-reduced-motion: reduce)").matches;
+    this.map.getView().cancelAnimations();
+    this.fit(extent, 90, this.view.resolution / 4, 90, calm ? 0 : FLIGHT_MS);
   }
 
   #click(event) {

@@ -5,6 +5,7 @@ export class Swipe {
   constructor(bar, sceneMap) {
     this.bar = bar;
     this.share = 0.5;
+    this.whole = false; // `after` everywhere, whatever the bar says
     this.sceneMap = sceneMap;
     bar.addEventListener("pointerdown", (event) => {
       bar.setPointerCapture(event.pointerId);
@@ -33,7 +34,7 @@ export class Swipe {
     layer.on("prerender", (event) => {
       const context = event.context;
       const [width, height] = this.sceneMap.map.getSize();
-      const x = width * this.share;
+      const x = this.whole ? 0 : width * this.share;
       const corners = [[x, 0], [width, 0], [width, height], [x, height]].map((at) => ol.render.getRenderPixel(event, at));
       context.save();
       context.beginPath();

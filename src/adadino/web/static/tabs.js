@@ -1,6 +1,6 @@
 // Tabs: one panel at a time; arrow keys move between them.
 
-export function tabs(list) {
+export function tabs(list, onOpen) {
   const all = [...list.querySelectorAll('[role="tab"]')];
   const open = (tab) => {
     for (const other of all) {
@@ -9,6 +9,7 @@ export function tabs(list) {
       other.tabIndex = chosen ? 0 : -1;
       document.getElementById(other.getAttribute("aria-controls")).hidden = !chosen;
     }
+    onOpen(tab.id);
   };
   for (const tab of all) {
     tab.addEventListener("click", () => open(tab));
