@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 """One file for each algorithm, on a shared base."""
 
+from .adapt import AdaptModel
 from .assess import AssessAccuracy
 from .assess_sample import DrawSample
 from .detect import DetectChange
@@ -13,5 +14,6 @@ ALGORITHMS = (
     ExportForReview,
     DrawSample,
     AssessAccuracy,
+    AdaptModel,
 )
 """In the order of an analyst's work."""

@@ -48,7 +48,11 @@ class DrawSample(KeptLayer):
                 most=1.0,
             )
         )
-        self.addParameter(optional_number("SIZE", "Number of pixels", least=4, type=whole))
+        self.addParameter(
+            optional_number(
+                "SIZE", "Number of pixels (75 of each class at least)", least=4, type=whole
+            )
+        )
         self.add_advanced(
             optional_number("BUFFER", "Pixels around change to sample apart", least=0, type=whole)
         )

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import shlex
 from pathlib import Path
-from typing import Any
+from typing import Any, Callable, ClassVar
 
 from qgis.core import (
     QgsProcessingAlgorithm,
@@ -33,6 +33,8 @@ class CommandAlgorithm(QgsProcessingAlgorithm):
 
     NAME = TITLE = HELP = ""
     TAGS: tuple[str, ...] = ()
+    DIALOG: ClassVar[dict[str, str]] = {}
+    """Options of the command that its messages may name, and the parameters that set them."""
 
     def name(self) -> str:
         """Return what comes after the colon in `adadino:detectchange`."""
@@ -77,7 +79,16 @@ class CommandAlgorithm(QgsProcessingAlgorithm):
         try:
             return self.work(parameters, context, feedback)
         except CommandError as error:
-            raise QgsProcessingException(str(error)) from error
+            raise QgsProcessingException(self.in_dialog(str(error))) from error
+
+    def in_dialog(self, text: str) -> str:
+        """Return a message of the command with the names that its options have in the dialog."""
+        hints = [
+            f"{option} is '{self.parameterDefinition(name).description()}' in this dialog."
+            for option, name in self.DIALOG.items()
+            if option in text
+        ]
+        return " ".join([text, *hints])
 
     def work(
         self,
@@ -173,7 +184,7 @@ class CommandAlgorithm(QgsProcessingAlgorithm):
         words = call.words(command)
         feedback.pushInfo(f"adadino {version_of(command)}")
         feedback.pushCommandInfo(shlex.join(words))
-        report = _Report(feedback)
+        report = _Report(feedback, self.in_dialog)
         finished = run_command(words, on_line=report, is_cancelled=feedback.isCanceled)
         feedback.setProgress(100)
         return finished
@@ -182,8 +193,8 @@ class CommandAlgorithm(QgsProcessingAlgorithm):
 class _Report:
     """Hands the command's lines to QGIS: progress as a bar, warnings as warnings."""
 
-    def __init__(self, feedback: QgsProcessingFeedback) -> None:
-        self.feedback = feedback
+    def __init__(self, feedback: QgsProcessingFeedback, in_dialog: Callable[[str], str]) -> None:
+        self.feedback, self.in_dialog = feedback, in_dialog
         self.tenth = -1
 
     def __call__(self, line: Line) -> None:
@@ -194,6 +205,6 @@ class _Report:
                 self.tenth = int(line.percent // 10)
                 self.feedback.setProgressText(line.text)
         elif line.kind == "warning":
-            self.feedback.pushWarning(line.text)
+            self.feedback.pushWarning(self.in_dialog(line.text))
         elif line.text:
             self.feedback.pushInfo(line.text)

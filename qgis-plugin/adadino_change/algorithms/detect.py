@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, ClassVar
 
 from qgis.core import (
     QgsProcessingContext,
@@ -39,6 +39,16 @@ class DetectChange(CommandAlgorithm):
         "probability of change and a report to mail. A setting that is left empty is chosen by "
         "adadino; the log says what was used."
     )
+
+    DIALOG: ClassVar[dict[str, str]] = {
+        "--any-resolution": "ANY_RESOLUTION",
+        "--register": "REGISTER",
+        "--resume": "RESUME",
+        "--bands": "BANDS",
+        "--scale": "SCALE",
+        "--dates": "DATE_BEFORE",
+        "--model": "MODEL",
+    }
 
     def initAlgorithm(self, configuration: dict[str, Any] | None = None) -> None:
         """Declare inputs, settings and outputs."""
