@@ -35,9 +35,9 @@ class DetectChange(CommandAlgorithm):
         "Finds what changed between two images of one place.\n\n"
         "Both images should show the same area at the same resolution. If their grids differ, the "
         "second is resampled onto the first.\n\n"
-        "The result has polygons of the changed areas, a mask, and if you ask for them the "
-        "probability of change and a report to mail. A setting that is left empty is chosen by "
-        "adadino; the log says what was used."
+        "The result has polygons of the changed areas, a mask, a report to mail and, if you ask "
+        "for it, the probability of change. The report is in Processing > Results Viewer. A setting "
+        "that is left empty is chosen by adadino; the log says what was used."
     )
 
     DIALOG: ClassVar[dict[str, str]] = {
@@ -113,9 +113,8 @@ class DetectChange(CommandAlgorithm):
             QgsProcessingParameterFileDestination(
                 "REPORT",
                 "Report",
-                fileFilter="HTML files (*.html)",
+                fileFilter="HTML files (*.html);;PDF files (*.pdf)",
                 optional=True,
-                createByDefault=False,
             )
         )
         self.addOutput(QgsProcessingOutputNumber("CHANGED_PERCENT", "Changed area in percent"))
@@ -144,7 +143,10 @@ class DetectChange(CommandAlgorithm):
         dress(context, names, f"Change from {layer_before.name()} to {layer_after.name()}")
         percent = 100 * float(facts.get("change_fraction", 0.0))
         count = int(facts.get("polygons", 0))
-        feedback.pushInfo(f"{percent:.2f} % of the area changed, in {count} polygons.")
+        # Where the model was not made for such images, the command's own words say so.
+        plain = [f"{percent:.2f} % of the valid area changed, in {count} polygons"]
+        for line in facts.get("summary", plain):
+            feedback.pushInfo(line)
         return {**outputs, "CHANGED_PERCENT": percent, "POLYGON_COUNT": count}
 
     def place(

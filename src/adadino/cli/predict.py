@@ -76,9 +76,7 @@ def command(
     if json:
         print_json(_facts(result, model))
         return
-    typer.echo(result.headline)
-    typer.echo(f"shift between the dates: {result.shift.text(applied=result.registered)}")
-    for line in _used(result.used):
+    for line in _summary(result):
         typer.echo(line)
     for path in result.outputs:
         typer.echo(f"wrote {path}")
@@ -100,7 +98,15 @@ def _facts(result: SceneResult, model: str) -> dict[str, Any]:
         "model": model,
         "used": result.used,
         "fit": result.fit.as_json(),
+        "summary": list(_summary(result)),
     }  # fmt: skip
+
+
+def _summary(result: SceneResult) -> Iterator[str]:
+    """What was found and what was used, for people, line by line."""
+    yield result.headline
+    yield f"shift between the dates: {result.shift.text(applied=result.registered)}"
+    yield from _used(result.used)
 
 
 def _used(used: Mapping[str, Any]) -> Iterator[str]:
