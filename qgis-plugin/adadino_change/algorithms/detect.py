@@ -36,8 +36,8 @@ class DetectChange(CommandAlgorithm):
         "Both images should show the same area at the same resolution. If their grids differ, the "
         "second is resampled onto the first.\n\n"
         "The result has polygons of the changed areas, a mask, a report to mail and, if you ask "
-        "for it, the probability of change. The report is in Processing > Results Viewer. A setting "
-        "that is left empty is chosen by adadino; the log says what was used."
+        "for it, the probability of change. The report is in Processing > Results Viewer. A "
+        "setting that is left empty is chosen by adadino; the log says what was used."
     )
 
     DIALOG: ClassVar[dict[str, str]] = {
