@@ -46,7 +46,7 @@ def command(
     from adadino.training.adapt.judged import judged_tiles
     from adadino.training.adapt.run import adapt
 
-    with progress("adapting", quiet=quiet or json) as report:
+    with progress("adapting", quiet=quiet) as report:
         if judged is not None and before is not None and after is not None:
             data = judged_tiles(judged, before, after, output)
         assert data is not None
