@@ -18,7 +18,7 @@ from typer.testing import CliRunner
 
 from adadino.cli.app import app
 from adadino.errors import ConfigError, DataError
-from adadino.experiments import report, runner
+from adadino.experiments import needs, report, runner
 from adadino.experiments.runner import reproduce
 from adadino.experiments.runs import run_config
 from adadino.experiments.setting import Setting
@@ -63,7 +63,7 @@ def test_a_table_is_filled_in_then_skipped(out, monkeypatch):
     def never(*_: object, **__: object) -> None:
         raise AssertionError("trained again")
 
-    monkeypatch.setattr(runner, "train", never)
+    monkeypatch.setattr(needs, "train", never)
     assert reproduce(table, setting) == filled
 
 

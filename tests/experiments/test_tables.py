@@ -10,6 +10,7 @@ import pytest
 from adadino.benchmark.cost import gflops
 from adadino.config import PRESETS
 from adadino.evaluation import Protocol
+from adadino.experiments.dinov2 import VIT_S
 from adadino.experiments.runs import run_config
 from adadino.experiments.setting import Setting
 from adadino.experiments.small import SMALL
@@ -20,6 +21,7 @@ from adadino.peers import ABSENT, PEERS
 ALL = [(table.name, row) for table in TABLES.values() for row in table.rows]
 ROWS = [(table, row) for table, row in ALL if row.study is PAPER]
 SMALL_ROWS = [row for table, row in ALL if row.study is SMALL and table != "peers"]
+VIT_S_ROWS = [row for _, row in ALL if row.study is VIT_S]
 PEER_ROWS = TABLES["peers"].rows
 RANKING = "[" + ",".join(str(list(range(16))) for _ in range(24)) + "]"
 
@@ -47,6 +49,39 @@ def test_every_row_on_real_pairs_is_one_recipe_on_a_frozen_small_backbone(tmp_pa
     precision = "32" if "float32" in row.name else "bf16"
     assert config.train == dataclasses.replace(first.train, precision=precision)
     assert not row.paper  # the paper has no such figures
+
+
+@pytest.mark.parametrize("row", VIT_S_ROWS, ids=[row.name for row in VIT_S_ROWS])
+def test_every_row_on_dinov2_is_one_recipe_with_the_papers_tokens(tmp_path, row):
+    setting = Setting(out=tmp_path, data=tmp_path / "data")
+    teacher = str(tmp_path / "0123456789-seed0/final") if row.taught_by is not None else None
+    config = run_config(row, 0, setting, teacher=teacher)
+    assert config.model.backbone.name == "dinov2-vits14"
+    assert (config.model.backbone.patch, config.model.stride) == (16, 8)
+    assert not config.model.backbone.trainable
+    changed = {"bscs_warmup", "bscs_anneal", "teacher", "adapter_lr"}
+    first, other = (
+        {
+            name: value
+            for name, value in dataclasses.asdict(run.train).items()
+            if name not in changed
+        }
+        for run in (run_config(VIT_S_ROWS[0], 0, setting), config)
+    )
+    assert first == other
+    assert config.train.epochs % config.train.validate_every == 0
+    assert not row.paper
+
+
+def test_a_taught_run_is_named_by_its_teacher_s_run_and_not_by_its_place(tmp_path):
+    row = next(row for row in VIT_S_ROWS if row.taught_by is not None)
+
+    def name(teacher: str) -> str:
+        setting = Setting(out=tmp_path, data=tmp_path / "data")
+        return run_config(row, 0, setting, teacher=teacher).output
+
+    assert name("/here/aaa-seed0/final") == name("/there/aaa-seed0/final")
+    assert name("/here/aaa-seed0/final") != name("/here/bbb-seed0/final")
 
 
 @pytest.mark.parametrize("row", PEER_ROWS, ids=[row.name for row in PEER_ROWS])

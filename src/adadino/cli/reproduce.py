@@ -21,7 +21,10 @@ __all__ = ["CONTEXT", "command"]
 PaperTable = Literal[
     "table1", "ablation", "efficiency", "prunability", "priors", "batch-size", "robustness"
 ]
-OwnTable = Literal["small-build-up", "small-ablation", "small-why", "peers"]
+OwnTable = Literal[
+    "small-build-up", "small-ablation", "small-why", "peers",
+    "dinov2-build-up", "dinov2-ablation", "dinov2-why", "dinov2-pruning", "dinov2-decoder",
+]  # fmt: skip
 
 
 @takes_dataclasses()

@@ -6,7 +6,6 @@ models, an interrupted run goes on, and what is finished is never done again.
 
 from __future__ import annotations
 
-import dataclasses
 import functools
 import hashlib
 import json
@@ -14,7 +13,6 @@ import multiprocessing
 import os
 import statistics
 import threading
-import warnings
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from contextlib import contextmanager, nullcontext
@@ -26,11 +24,11 @@ import torch
 
 from adadino.benchmark.cost import gflops, throughput
 from adadino.build import new_model
-from adadino.checkpoint import load
 from adadino.data.folder import PairFolder, find_pairs, fingerprint
 from adadino.engine import optimize
-from adadino.errors import BackboneWarning, DataError
-from adadino.evaluation import Protocol, evaluate, same_size
+from adadino.errors import DataError
+from adadino.evaluation import Protocol, evaluate
+from adadino.experiments.needs import prepared, trained, waits
 from adadino.experiments.runs import (
     check_inputs,
     datasets,
@@ -40,11 +38,9 @@ from adadino.experiments.runs import (
 from adadino.experiments.setting import Setting
 from adadino.experiments.table import COSTS, Metric, Row, Study, Table
 from adadino.files import write_atomic
-from adadino.model.bscs import rank_chunks
 from adadino.model.detector import Detector
 from adadino.runtime.devices import choose_device
 from adadino.training.config import RunConfig
-from adadino.training.run import train
 from adadino.training.step import set_up
 
 Say = Callable[[str], None]
@@ -105,14 +101,14 @@ def _together(table: Table, setting: Setting, say: Say) -> None:
 
     Costs are not measured here, where the models compete for the device.
     """
-    # Rows that rank their chunks by another row's model wait for it.
+    # Rows that need another row's model wait for it.
     for later in (False, True):
         work: dict[str, list[tuple[Row, int]]] = {}
         for seed in setting.seeds:
             for row in table.rows:
-                if (row.ranked_by is not None) == later:
-                    ranking = _order(row, seed, setting)
-                    place = run_config(row, seed, setting, ranking=ranking).output
+                if waits(row) == later:
+                    needs = prepared(row, seed, setting)
+                    place = run_config(row, seed, setting, **needs).output
                     work.setdefault(place, []).append((row, seed))
         context = multiprocessing.get_context("spawn")  # a fork would inherit CUDA
         with ProcessPoolExecutor(
@@ -161,19 +157,11 @@ def _one_thread() -> Iterator[None]:
 
 def _result(row: Row, seed: int, setting: Setting) -> dict[Metric, float]:
     """A model's scores, and the minutes of its training."""
-    config = run_config(row, seed, setting, ranking=_order(row, seed, setting))
+    config = run_config(row, seed, setting, **prepared(row, seed, setting))
     scored = [_scored(config, row.study, protocol, setting) for protocol in row.protocols]
     if row.pick == "worst":
         return min(scored, key=lambda scores: scores["f1"])
     return {m: statistics.fmean(scores[m] for scores in scored) for m in scored[0]}
-
-
-def _order(row: Row, seed: int, setting: Setting) -> str | None:
-    """The ranking of the chunks that a row needs."""
-    if row.ranked_by is None:
-        return None
-    base = dataclasses.replace(row, overrides=row.ranked_by, ranked_by=None)
-    return _ranking(run_config(base, seed, setting), row.study, setting)
 
 
 def _scored(
@@ -203,7 +191,7 @@ def _scored(
         found: dict[Metric, float] = kept["ours"]
         return found
     device = choose_device(setting.device)
-    model, seconds = _trained(config, study, setting)
+    model, seconds = trained(config, study, setting)
     ours = {"minutes": seconds / 60}
     said = {}
     for root in config.data.root:
@@ -224,7 +212,7 @@ def _cost(metric: Metric, row: Row, setting: Setting) -> float:
     Neither weights nor seeds matter to it: measured once, of an untrained model.
     """
     seed, batch = setting.seeds[0], row.protocols[0].batch
-    config = run_config(row, seed, setting, ranking=_order(row, seed, setting))
+    config = run_config(row, seed, setting, **prepared(row, seed, setting))
     device = choose_device(setting.device)
     where = torch.cuda.get_device_name(device) if device.type == "cuda" else device.type
     path = Path(config.output) / "results" / f"cost-{_key([metric, batch, where])}.json"
@@ -268,35 +256,3 @@ def _key(asked: object) -> str:
 def _pairs(root: str, split: str) -> str:
     """The fingerprint of a split."""
     return fingerprint(find_pairs(root, split))
-
-
-def _trained(config: RunConfig, study: Study, setting: Setting) -> tuple[Detector, float]:
-    """A model, trained if it was not yet, and the seconds that took."""
-    with warnings.catch_warnings():
-        # Without weights only --quick gets here, and its tables say what they are.
-        warnings.simplefilter("ignore", BackboneWarning)
-        result = train(config, quiet=True, device=setting.device)
-    return load(Path(config.output) / study.checkpoint), result.seconds
-
-
-def _ranking(config: RunConfig, study: Study, setting: Setting) -> str:
-    """Chunks by the trained policy's mean score over the training set, kept beside the model."""
-    path = Path(config.output) / "results" / "ranking.json"
-    if not path.is_file():
-        device = choose_device(setting.device)
-        model = _trained(config, study, setting)[0].to(device)
-        dataset = PairFolder(
-            config.data.root, "train", tile=config.data.tile, cache=config.data.cache
-        )
-        batch = config.train.batch
-        starts = range(0, len(dataset), batch)
-        pairs = (
-            (before.to(device).float() / 255, after.to(device).float() / 255)
-            for start in starts
-            for before, after, _ in same_size(
-                dataset, range(start, min(start + batch, len(dataset)))
-            )
-        )
-        with torch.inference_mode():
-            write_atomic(path, json.dumps(rank_chunks(model, pairs)))
-    return path.read_text()

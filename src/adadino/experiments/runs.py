@@ -41,13 +41,30 @@ QUICK = (
 """The whole machinery on the synthetic world in minutes; the figures mean nothing."""
 
 
-def run_config(row: Row, seed: int, setting: Setting, *, ranking: str | None = None) -> RunConfig:
-    """The recipe of one row: the paper's, the row's overrides, the user's."""
+def run_config(
+    row: Row,
+    seed: int,
+    setting: Setting,
+    *,
+    ranking: str | None = None,
+    teacher: str | None = None,
+    backbone: str | None = None,
+) -> RunConfig:
+    """The recipe of one row: the paper's, the row's overrides, the user's.
+
+    Args:
+        row: The row.
+        seed: Seed of the run.
+        setting: Where data, weights and results are.
+        ranking: The order of the chunks, if the row has a fixed one; from `needs.prepared`.
+        teacher: The checkpoint that teaches, if one does; likewise.
+        backbone: The weights instead of the setting's; likewise.
+    """
     folder = setting.out / "data" if setting.quick else setting.data
     overrides = [
         f"preset={row.study.preset}",
         *row.study.recipe,
-        *(QUICK if setting.quick else ()),
+        *((*QUICK, *row.study.quick) if setting.quick else ()),
         f"train.seed={seed}",
         *row.overrides,
         *([f"model.bscs.seed={seed}"] if RANDOM in row.overrides else ()),
@@ -57,10 +74,13 @@ def run_config(row: Row, seed: int, setting: Setting, *, ranking: str | None = N
         overrides.append("model.stream.weights=null")  # like the backbone, random
     if ranking is not None:
         overrides.append(f"model.bscs.ranking={ranking}")
+    if teacher is not None:
+        overrides.append(f"train.teacher={teacher}")
     config = load_run(None, overrides)
-    if setting.backbone is not None and kind_of(config.model).backbone_path:
-        backbone = dataclasses.replace(config.model.backbone, weights=setting.backbone)
-        model = dataclasses.replace(config.model, backbone=backbone)
+    weights = backbone or setting.backbone
+    if weights is not None and kind_of(config.model).backbone_path:
+        named = dataclasses.replace(config.model.backbone, weights=weights)
+        model = dataclasses.replace(config.model, backbone=named)
         config = dataclasses.replace(config, model=model)
     place = setting.out / "runs" / row.dataset.replace(",", "+") / f"{digest_of(config)}-seed{seed}"
     root = tuple(f"{folder}/{name}" for name in row.dataset.split(","))
@@ -75,12 +95,14 @@ def digest_of(config: RunConfig) -> str:
     for name in ("root", "workers", "cache"):
         identity["data"].pop(name)
     for part in ("backbone", "stream"):
-        identity["model"][part]["weights"] = _content(identity["model"][part]["weights"])
+        identity["model"][part]["weights"] = content_of(identity["model"][part]["weights"])
+    if config.train.teacher is not None:  # a run of the same table, by its own name
+        identity["train"]["teacher"] = Path(config.train.teacher).parent.name
     return hashlib.sha256(json.dumps(identity, sort_keys=True).encode()).hexdigest()[:10]
 
 
 @functools.cache
-def _content(weights: str | None) -> str | None:
+def content_of(weights: str | None) -> str | None:
     """The digest of a file of weights; a folder or an id of the hub goes by its name."""
     if weights is None or not Path(weights).is_file():
         return weights
@@ -122,6 +144,8 @@ def check_inputs(table: Table, setting: Setting) -> None:
         missing.append(
             "the ViT-L/16 SAT-493M weights (--backbone FILE; docs/how-to/weights.md)"
             if study.preset == "vitl16"
+            else f"the {study.preset} weights (--backbone FILE; docs/how-to/weights.md)"
+            if study.preset.startswith("dinov2")
             else f"the {study.preset} backbone (--backbone tiny is the bundled model's; or a FILE)"
         )
     elif not (Path(setting.backbone).exists() or bundled(setting.backbone)) and not is_hub_id(

@@ -38,8 +38,8 @@ SMALL = Study(
         "train.precision=bf16",
         "train.cuda_graph=true",
     ),
-    "val",
-    "final",
+    split="val",
+    checkpoint="final",
     recorded=True,
 )
 """A small frozen backbone on real pairs: one model for LEVIR scenes 1-24 and CLCD's training split,

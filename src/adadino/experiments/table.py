@@ -47,6 +47,8 @@ class Study:
     preset: str = "vitl16"
     recipe: tuple[str, ...] = ()
     """Changes to the paper's recipe."""
+    quick: tuple[str, ...] = ()
+    """Further changes under --quick, whose model is `tiny`."""
     split: Literal["val", "test"] = "test"
     checkpoint: Literal["best", "final"] = "best"
     """`best` was chosen on the validation split; `final` is the last epoch, chosen by nothing."""
@@ -72,6 +74,10 @@ class Row:
     study: Study = PAPER
     ranked_by: tuple[str, ...] | None = None
     """Overrides of the model whose mean policy scores rank the chunks (static, bottom)."""
+    taught_by: tuple[str, ...] | None = None
+    """Overrides of the dense model that teaches this one."""
+    sorted_units: bool = False
+    """Sort the backbone's hidden units by what they contribute before they are cut into chunks."""
 
 
 @dataclass(frozen=True)

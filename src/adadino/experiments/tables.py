@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from adadino import paper
 from adadino.evaluation import PROTOCOLS, Protocol
+from adadino.experiments.dinov2 import DINOV2_TABLES
 from adadino.experiments.small import BUILD_UP, PEER_TABLE, SMALL_ABLATION, WHY
 from adadino.experiments.table import (
     BSCS,
@@ -186,5 +187,6 @@ TABLES: dict[str, Table] = {
         SMALL_ABLATION,
         WHY,
         PEER_TABLE,
+        *DINOV2_TABLES,
     )
 }

@@ -72,7 +72,7 @@ def _warn_of_random_parts(model: Detector, config: Config) -> None:
     backbone = model.config.backbone
     if model.dino is not None and backbone.fingerprint is None and not backbone.trainable:
         warnings.warn(
-            "the frozen backbone is random: set model.backbone.weights to DINOv3 weights "
+            "the frozen backbone is random: set model.backbone.weights to DINOv3's or DINOv2's "
             "(docs/how-to/weights.md), or for the preset tiny to tiny, the bundled model's. What "
             "is learned on it says nothing about the method.",
             BackboneWarning,
