@@ -88,7 +88,7 @@ class Server:
         return S3Store(
             BUCKET, prefix=prefix or None, endpoint=f"http://{self.address}", region="us-east-1",
             access_key_id=key, secret_access_key=secret, client_options={"allow_http": True},
-            retry_config={"max_retries": 1},
+            retry_config={"max_retries": 10},  # killed, it needs a moment to find its volumes
         )  # fmt: skip
 
     def tree(self, prefix: str) -> dict[str, bytes]:

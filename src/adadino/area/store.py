@@ -145,8 +145,8 @@ class Bucket:
         Raises:
             ConfigError: obstore is missing, or the URL names no bucket.
         """
+        self._store = _open(url)
         self.where = url.rstrip("/")
-        self._store = _open(self.where)
         self._scratch = tempfile.TemporaryDirectory(prefix="adadino-", ignore_cleanup_errors=True)
         self.root = Path(self._scratch.name)
 
