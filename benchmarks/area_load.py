@@ -4,7 +4,7 @@
     python benchmarks/area_load.py --units 3750 --workers 2 --kill 20
 
 Model and images are stubs: a worker writes 84 polygons for each unit, 1 in 10 of them across a
-border, and a mask that is no image. Ray, the ledger, joining and all files are real. The region is
+border, and one and the same mask. Ray, the ledger, joining and all files are real. The region is
 predicted; one record is taken away; the same call goes on. With `--kill`, a worker is killed each
 so many seconds.
 """
@@ -25,7 +25,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import rasterio
 import shapely
+from numpy.typing import NDArray
 
 from adadino.area import pool, predict_area
 from adadino.area import run as area_run
@@ -47,7 +49,14 @@ class StubWorker:
     """Leaves what a worker leaves, without images and without a model."""
 
     def __init__(self, job: Any) -> None:
-        self.ledger, self.part = Ledger(Folder(Path(job.out))), template()
+        self.ledger = Ledger(Folder(Path(job.out)))
+        mask, self.part = template()
+        with tempfile.TemporaryDirectory() as folder:  # one mask for all, wherever it says it lies
+            path = Path(folder) / "mask.tif"
+            profile = {"width": SIDE, "height": SIDE, "count": 1, "dtype": "uint8"}
+            with rasterio.open(path, "w", driver="COG", **profile) as raster:
+                raster.write(mask, 1)
+            self.mask = path.read_bytes()
 
     def __call__(self, batch: dict[str, Any]) -> dict[str, list[str]]:
         """Write the files and the records of units."""
@@ -65,7 +74,7 @@ class StubWorker:
         if ledger.survey(unit.dates) is None:
             ledger.publish_survey(unit.dates, {"files": dates_facts(unit.dates)})
         ledger.attempt(unit)
-        for kind, content in (("mask", b"stub"), ("polygons", save_part(self.moved(unit)))):
+        for kind, content in (("mask", self.mask), ("polygons", save_part(self.moved(unit)))):
             path = ledger.store.path(ledger.file(unit, kind))
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_bytes(content)
@@ -85,7 +94,7 @@ class StubWorker:
         return self.part._replace(rows=rows, cols=slice(unit.col, unit.col + SIDE), pieces=pieces)
 
 
-def template() -> Part:
+def template() -> tuple[NDArray[np.uint8], Part]:
     """The changes of a unit, which fit those of its neighbours: the mask is periodic."""
     draw = np.random.default_rng(0)
     mask = np.zeros((SIDE, SIDE), np.uint8)
@@ -96,7 +105,7 @@ def template() -> Part:
         corner = np.ix_(np.arange(row, row + height) % SIDE, np.arange(col, col + width) % SIDE)
         mask[corner] = 1
         mask[row % SIDE, col % SIDE] = 0  # outlines have more than four corners
-    return trace_part(mask, mask.astype(np.float32), 0, 0)
+    return mask, trace_part(mask, mask.astype(np.float32), 0, 0)
 
 
 class Killer(threading.Thread):

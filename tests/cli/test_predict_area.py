@@ -31,7 +31,8 @@ def test_a_region_from_a_table(adadino, arguments, tmp_path):
     assert (said["units"], said["predicted"], said["failed"]) == (6, 6, {})
     assert said["polygons"] > 0
     names = [path.rpartition("/")[2] for path in said["outputs"]]
-    assert names == ["manifest.json", "change.vrt", "change.gpkg", "change.parquet", "change.qml"]
+    vectors = ["change.gpkg", "change.parquet"]
+    assert names == ["manifest.json", "change.vrt", *vectors, "change.qml", "collection.json"]
 
     with (tmp_path / "pairs.csv").open("a") as table:
         table.write(f"{tmp_path / 'gone.tif'},{tmp_path / 'scene' / 'after.tif'},gone\n")

@@ -17,6 +17,8 @@ import numpy as np
 from affine import Affine
 
 from adadino.area.ledger import Done, Ledger, Record
+from adadino.area.overviews import write_overviews
+from adadino.area.polygons import Spread
 from adadino.area.units import PlacedDates
 from adadino.area.worker import Job
 from adadino.errors import InputError
@@ -66,7 +68,13 @@ def left_out(scenes: Sequence[PlacedDates], ledger: Ledger) -> list[str]:
 
 
 def write_rasters(
-    ledger: Ledger, scenes: Sequence[PlacedDates], done: Done, *, probability: bool
+    ledger: Ledger,
+    scenes: Sequence[PlacedDates],
+    done: Done,
+    side: int,
+    spread: Spread,
+    *,
+    probability: bool,
 ) -> list[str]:
     """Tie the rasters together: those of each pair, and those of all; returns the latter."""
     whole = []
@@ -80,6 +88,7 @@ def write_rasters(
         for number, (grid, members) in enumerate(systems, 1):
             vrt = f"{name}.vrt" if len(systems) == 1 else f"{name}-{number}.vrt"
             _write_vrt(ledger, vrt, grid, layer, _pieces(ledger, grid, members, done, kind))
+            write_overviews(ledger, vrt, grid, layer, kind, members, done, side, spread)
             whole.append(vrt)
     return whole
 

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from adadino.area import UNIT, merge
+from adadino.area.catalog import write_catalog
 from adadino.area.ledger import Ledger, Record
 from adadino.area.polygons import (
     FOLDER,
@@ -28,6 +29,7 @@ from adadino.area.polygons import (
 from adadino.area.pool import Outcomes, RayPool, run_here
 from adadino.area.store import open_store
 from adadino.area.units import Dates, PlacedDates, Unit, cut, open_scenes
+from adadino.area.webmap import write_maps
 from adadino.area.worker import Job
 from adadino.errors import ConfigError, InputError
 from adadino.geo.polygons.vector import check_limits
@@ -80,6 +82,7 @@ def predict_area(
     backbone: str | None = None,
     options: SceneOptions | None = None,
     probability: bool = False,
+    web_map: bool = False,
     unit: int = UNIT,
     workers: int | None = None,
     ray_address: str | None = None,
@@ -102,6 +105,7 @@ def predict_area(
         backbone: The weights of the model's backbone, if not where it says.
         options: As for a scene.
         probability: Keep the probabilities, too; they take most of the space.
+        web_map: Write the masks as PMTiles, too.
         unit: Side of a unit in pixels, a multiple of 512.
         workers: None takes one for each GPU of the cluster, or on the CPU as many as its processors
             can run. 0 predicts in this process, without Ray.
@@ -134,7 +138,8 @@ def predict_area(
             missing = [piece for piece in region.units if piece not in region.done]
             predicted = _collect(start(job, missing), region, progress) if missing else 0
             ledger.sweep(region.dates)
-            return _tie(ledger, job, region, predicted, map if pool is None else pool.spread)
+            spread: Spread = map if pool is None else pool.spread
+            return _tie(ledger, job, region, predicted, spread, web_map=web_map)
 
 
 def _open(
@@ -246,7 +251,9 @@ def _collect(outcomes: Outcomes, region: _Region, progress: Report | None) -> in
     return good
 
 
-def _tie(ledger: Ledger, job: Job, region: _Region, predicted: int, spread: Spread) -> AreaResult:
+def _tie(
+    ledger: Ledger, job: Job, region: _Region, predicted: int, spread: Spread, *, web_map: bool
+) -> AreaResult:
     """Make one result of what is finished, in the units' order and not in that of their end."""
     scenes = region.scenes
     tied: dict[Dates, dict[Unit, Record]] = {scene.dates: {} for scene in scenes}
@@ -255,10 +262,14 @@ def _tie(ledger: Ledger, job: Job, region: _Region, predicted: int, spread: Spre
             tied[piece.dates][piece] = region.done[piece]
     failed = dict(sorted(region.failed.items()))
     joined = join_region(ledger, scenes, tied, region.side, job.options, spread)
-    rasters = merge.write_rasters(ledger, scenes, tied, probability=job.probability)
+    rasters = merge.write_rasters(
+        ledger, scenes, tied, region.side, spread, probability=job.probability
+    )
     frame = write_geopackage(ledger, joined, several=len(scenes) > 1)
     layers = [FOLDER] if frame is None else [LAYER, FOLDER]
-    outputs = [*rasters, *layers, *merge.write_styles(ledger, rasters)]
+    maps = write_maps(ledger, rasters) if web_map else []
+    outputs = [*rasters, *layers, *maps, *merge.write_styles(ledger, rasters)]
+    outputs += write_catalog(ledger, scenes, tied, outputs, spread)
     manifest = merge.write_manifest(
         ledger, job, region.side, scenes, tied, failed, outputs, joined.files
     )

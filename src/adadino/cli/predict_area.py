@@ -58,6 +58,9 @@ def command(
     probability: Annotated[
         bool, typer.Option("--probability", help="Keep the probabilities, too.")
     ] = False,
+    web_map: Annotated[
+        bool, typer.Option("--web-map", help="Write the mask as PMTiles, too.")
+    ] = False,
     settings: SceneOptions,
     device: Annotated[str, typer.Option(help="auto, cpu, cuda.")] = "auto",
     verify: Annotated[
@@ -90,6 +93,7 @@ def command(
             backbone=backbone,
             options=settings,
             probability=probability,
+            web_map=web_map,
             unit=unit,
             workers=workers,
             ray_address=ray_address,

@@ -81,18 +81,8 @@ def write_item(
     path = Path(path)
     if not grid.on_earth:
         raise InputError(no_place(path, grid))
-    geometry, bbox = _footprint(grid)
-    item = {
-        "type": "Feature",
-        "stac_version": VERSION,
-        "stac_extensions": [PROJECTION],
-        "id": path.stem,
-        "geometry": geometry,
-        "bbox": bbox,
-        "properties": dict(properties) | _times(properties, moments) | _projection(grid),
-        "links": [],
-        "assets": {name: _asset(name, outputs[name], path) for name in sorted(outputs)},
-    }
+    assets = {name: _asset(name, outputs[name], path) for name in sorted(outputs)}
+    item = make_item(path.stem, grid, assets, properties=properties, moments=moments)
     try:
         text = json.dumps(item, indent=2, sort_keys=True, allow_nan=False, ensure_ascii=False)
     except (TypeError, ValueError) as error:
@@ -100,6 +90,38 @@ def write_item(
             f"cannot write {path}: a property is no JSON ({error}); give text, numbers or lists."
         ) from error
     write_atomic(path, text + "\n")
+
+
+def make_item(
+    name: str,
+    grid: Grid,
+    assets: Mapping[str, object],
+    *,
+    properties: Mapping[str, object] | None = None,
+    moments: Sequence[Moment] = (),
+) -> dict[str, Any]:
+    """A STAC item as JSON holds it; see `write_item`.
+
+    Args:
+        name: The item's id.
+        grid: Where the result lies, on Earth.
+        assets: Its files, as STAC describes them.
+        properties: What else is known.
+        moments: When the two images were taken.
+    """
+    geometry, bbox = _footprint(grid)
+    known = properties or {}
+    return {
+        "type": "Feature",
+        "stac_version": VERSION,
+        "stac_extensions": [PROJECTION],
+        "id": name,
+        "geometry": geometry,
+        "bbox": bbox,
+        "properties": dict(known) | _times(known, moments) | _projection(grid),
+        "links": [],
+        "assets": dict(assets),
+    }
 
 
 def no_place(path: Path, grid: Grid) -> str:
