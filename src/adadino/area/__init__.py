@@ -4,8 +4,8 @@
 is finished, and `store` where its files lie: a folder or a bucket. `worker` predicts a unit with
 what `scene` is made of; `pool` runs workers, in this process or on Ray. `join` joins polygons in
 pieces and `polygons` makes files of them; `merge` ties the rasters together, and `overviews`,
-`catalog` (STAC) and `webmap` (PMTiles) help others to open them. `cost` says beforehand what it will
-take.
+`catalog` (STAC) and `webmap` (PMTiles) help others to open them. `cost` says beforehand what it
+will take.
 
 What flows: pairs of files, units, a record for each finished unit, one result. Names are imported
 when first used, so that the command line starts without rasterio.
