@@ -31,11 +31,14 @@ def command(
     json: Json = False,
 ) -> None:
     """Measure throughput, FFN time, GFLOPs and memory with random weights."""
+    from adadino.config import preset
+
+    config = preset(options.preset)
+    budgets = options.budgets(config.bscs.chunks)
     import torch
 
     from adadino.benchmark import report
     from adadino.benchmark.run import run
-    from adadino.config import preset
     from adadino.errors import ConfigError
     from adadino.runtime.devices import choose_device
 
@@ -43,17 +46,15 @@ def command(
     if options.threads is not None:
         torch.set_num_threads(options.threads)
     cpu = where.type == "cpu"
-    config, timing = preset(options.preset), options.timing(cpu=cpu)
-    asked: dict[str, Any] = {
-        "modes": options.modes(cpu=cpu),
-        "budgets": options.budgets(config.bscs.chunks),
-        "shapes": options.shapes(cpu=cpu),
-    }
+    timing = options.timing(cpu=cpu)
+    modes, shapes = options.modes(cpu=cpu), options.shapes(cpu=cpu)
     if output is not None and not overwrite:
         report.refuse_existing(output)
     result = run(
         config,
-        **asked,
+        modes=modes,
+        budgets=budgets,
+        shapes=shapes,
         device=where,
         protocol=timing,
         reference=options.reference,

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from adadino.cli.checks import check_images, check_model
 from adadino.cli.options import Device, Json, Quiet
 from adadino.cli.output import print_json, progress
 
@@ -42,6 +43,8 @@ def command(
     json: Json = False,
 ) -> None:
     """Write a synthetic pair as GeoTIFFs, find its changes as a user would, score and show them."""
+    check_images(*(pair or ()))
+    check_model(model, exported=True)
     from adadino.data.synthetic import DEMO_SEED, DEMO_SIZE, HELD_OUT, write_geotiff_pair
     from adadino.scene import predict_scene
 

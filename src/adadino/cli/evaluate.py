@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
+from adadino.cli.checks import check_dataset, check_model
 from adadino.cli.options import Backbone, Device, Json, Overwrite, Quiet
 from adadino.cli.output import json_text, print_json, print_table, progress
 from adadino.scene.options import SceneOptions
@@ -54,6 +55,12 @@ def command(
     json: Json = False,
 ) -> None:
     """Score models: one confusion matrix over all pixels of the split for each."""
+    if output is not None and not overwrite:
+        _refuse_existing(output)
+    for source in model:
+        check_model(source)
+    split = None if split in ("none", "") else split
+    check_dataset(data, split)
     from adadino.checkpoint import load
     from adadino.data.folder import PairFolder
     from adadino.errors import ConfigError
@@ -61,12 +68,9 @@ def command(
     from adadino.files import write_atomic
     from adadino.runtime.devices import choose_device
 
-    split = None if split in ("none", "") else split
     cases = _cases(protocol, batch=batch, k=k, threshold=threshold)
     if len(model) > 1 and (protocol != "default" or output is not None):
         raise ConfigError("--protocol and --output are for one model; leave them out.")
-    if output is not None and not overwrite:
-        _refuse_existing(output)
     where = choose_device(device)
     networks = {source: load(source, backbone=backbone, device=where) for source in model}
     dataset = PairFolder(data, split, tile=tile)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from adadino.cli.checks import check_model
 from adadino.cli.options import Backbone, Json, Overwrite, Quiet, takes_dataclasses
 from adadino.cli.output import print_json
 from adadino.export.options import ExportOptions
@@ -33,6 +34,8 @@ def command(
     json: Json = False,
 ) -> None:
     """Write a model as one file that runs without adadino; it takes any size of image."""
+    options.check_target(output, overwrite=overwrite)
+    check_model(model)
     from adadino.checkpoint import load
     from adadino.export import export
 

@@ -58,6 +58,7 @@ def model_facts(
     model: str | None, preset: str | None, k: int | None, size: int, backbone: str | None = None
 ) -> dict[str, Any]:
     """What `info` prints, as JSON values."""
+    name, config, trained = find_config(model, preset, backbone)
     import torch
 
     from adadino import paper
@@ -66,7 +67,6 @@ def model_facts(
     from adadino.errors import ConfigError
     from adadino.model.weights import read_backbone
 
-    name, config, trained = find_config(model, preset, backbone)
     weights = None
     if backbone is not None:
         weights = read_backbone(backbone, config.backbone)
@@ -116,7 +116,6 @@ def find_config(
     from adadino import schema
     from adadino.bundled import bundled
     from adadino.errors import ConfigError, WeightsError
-    from adadino.model.weights import read_backbone
     from adadino.peers import ABSENT, PEERS, find_peer
     from adadino.source import read_settings
 
@@ -125,7 +124,7 @@ def find_config(
     if model in PEERS:
         if (preset is not None or backbone is not None) and not PEERS[model].backbone:
             raise ConfigError(f"{model} has one size and no backbone: leave the option out.")
-        named = None if backbone is None else read_backbone(backbone).config.name
+        named = None if backbone is None else _preset_of_weights(backbone)
         standard = presets.preset(preset or named or "tiny")
         return model, dataclasses.replace(standard, peer=model), False
     if model is not None and preset is not None:
@@ -142,9 +141,15 @@ def find_config(
         return model, schema.build(presets.Config, said["model"], "model"), True
     chosen = preset or model
     if chosen is None and backbone is not None:
-        chosen = read_backbone(backbone).config.name  # the preset these weights are
+        chosen = _preset_of_weights(backbone)
     chosen = chosen or "tiny"
     return chosen, presets.preset(chosen), False
+
+
+def _preset_of_weights(backbone: str) -> str:
+    from adadino.model.weights import read_backbone
+
+    return read_backbone(backbone).config.name
 
 
 def _card(model: str | None) -> str | None:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from adadino.cli.checks import check_images, check_model, check_targets
 from adadino.cli.options import Backbone, Device, Json, Model, Overwrite, Quiet
 from adadino.cli.output import print_json, progress
 from adadino.cli.scene import takes_scene_options
@@ -49,11 +50,14 @@ def command(
     json: Json = False,
 ) -> None:
     """Find what changed between two images of one place, on the first one's grid."""
-    from adadino.runtime.exported import is_exported
+    if backbone is not None and model.lower().endswith(".onnx"):
+        raise typer.BadParameter(f"{model} holds its backbone; leave --backbone out")
+    check_model(model, exported=True)
+    check_images(before, after)
+    outputs = (output, probability, vector, overview, stac, report)
+    check_targets(outputs, inputs=(before, after), overwrite=overwrite or resume)
     from adadino.scene import predict_scene
 
-    if backbone is not None and is_exported(model):
-        raise typer.BadParameter(f"{model} holds its backbone; leave --backbone out")
     with _kept_rows(output), progress("predicting", quiet=quiet) as show:
         result = predict_scene(
             before,

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from adadino.area import UNIT
+from adadino.cli.checks import check_pairs
 from adadino.cli.options import Backbone, Json, Model, Quiet
 from adadino.cli.output import print_json, progress
 from adadino.cli.scene import takes_scene_options
@@ -76,6 +77,7 @@ def command(
 
     Without --workers 0 it needs Ray: pip install 'adadino\[ray]'.
     """
+    check_pairs(pairs)
     from adadino.area import predict_area
     from adadino.area.pairs import as_mosaics, read_pairs
 

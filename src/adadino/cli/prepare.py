@@ -8,6 +8,7 @@ from typing import Annotated, Literal
 
 import typer
 
+from adadino.cli.checks import check_source
 from adadino.cli.options import Json, Quiet
 from adadino.cli.output import print_json, print_table, progress
 
@@ -33,6 +34,7 @@ def command(
     json: Json = False,
 ) -> None:
     """Cut a dataset into tiles, check the counts, write a manifest; run again to resume."""
+    check_source(source)
     from adadino.data.prepare.run import prepare
 
     with progress(f"preparing {name}", quiet=quiet or json) as report:

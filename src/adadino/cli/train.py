@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from adadino import schema
+from adadino.cli.checks import check_dataset
 from adadino.cli.options import Json, Quiet
 from adadino.cli.output import print_json
 
@@ -48,6 +50,10 @@ def command(
     """
     # Before torch is loaded: its C++ side warns of DDP settings that are meant as they are.
     os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "ERROR")
+    if config is not None:
+        schema.read_yaml(config)
+    if data is not None:
+        check_dataset(data, "train")
     from pytorch_lightning.utilities import rank_zero_only
 
     from adadino.training.run import train

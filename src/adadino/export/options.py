@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Annotated, Literal
 
-from adadino.errors import ConfigError
+from adadino.errors import ConfigError, WriteError
 from adadino.schema import Bounds
+
+SUFFIXES = (".onnx", ".pt2")
 
 
 @dataclass(frozen=True)
@@ -37,6 +40,20 @@ class ExportOptions:
             raise ConfigError(f"opset is {self.opset}, must be between 18 and 23.")
         if not self.resolution > 0:
             raise ConfigError(f"resolution is {self.resolution}, must be positive.")
+
+    def check_target(self, path: Path, *, overwrite: bool) -> None:
+        """Refuse a name that cannot be written, or may not be.
+
+        Raises:
+            ConfigError: It has a wrong ending.
+            WriteError: It exists.
+        """
+        if path.suffix not in SUFFIXES:
+            raise ConfigError(f"cannot export to {path}; end its name in {' or '.join(SUFFIXES)}.")
+        if self.deepness and path.suffix != ".onnx":
+            raise ConfigError(f"Deepness reads ONNX files, not {path}; end its name in .onnx.")
+        if path.exists() and not overwrite:
+            raise WriteError(f"{path} exists; choose another name, or replace it with --overwrite.")
 
     @property
     def precision(self) -> Literal["fp32", "fp16"]:

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 from torch.export import ExportedProgram
 
-from adadino.errors import AdaDINOError, ConfigError, WriteError
+from adadino.errors import AdaDINOError, ConfigError
 from adadino.export.check import SHAPES, TOLERANCE, Float, Run, refuse, worst_difference
 from adadino.export.freeze import Pairs, choose_chunks, freeze_chunks
 from adadino.export.metadata import as_text, deepness, metadata_of
@@ -24,7 +24,6 @@ from adadino.model.adadino import AdaDINO
 from adadino.model.detector import Detector
 from adadino.scene.options import SceneOptions
 
-SUFFIXES = (".onnx", ".pt2")
 LARGEST_ONNX = 2**31 - 2**20
 """Bytes of the largest ONNX file; it is one protocol buffer."""
 
@@ -111,12 +110,7 @@ def _check(model: Detector, path: Path, options: ExportOptions, *, overwrite: bo
         raise ConfigError(
             f"{model.config.peer} has no FFN chunks to choose: leave k and selection out."
         )
-    if path.suffix not in SUFFIXES:
-        raise ConfigError(f"cannot export to {path}; end its name in {' or '.join(SUFFIXES)}.")
-    if options.deepness and path.suffix != ".onnx":
-        raise ConfigError(f"Deepness reads ONNX files, not {path}; end its name in .onnx.")
-    if path.exists() and not overwrite:
-        raise WriteError(f"{path} exists; choose another name, or replace it with --overwrite.")
+    options.check_target(path, overwrite=overwrite)
     chunks = model.config.bscs.chunks
     if options.k is not None and not 1 <= options.k <= chunks:
         raise ConfigError(f"k is {options.k}, must be between 1 and {chunks}.")
