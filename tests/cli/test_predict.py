@@ -106,7 +106,7 @@ def test_progress_tells_tiles_speed_and_time_left(predict, dates, tmp_path):
     said = predict(holed, dates[1], "-o", tmp_path / "out" / "c.tif")
     last = [line for line in said.err.splitlines() if line.startswith("predicting")][-1]
     assert last.startswith("predicting: 15/15 ")
-    assert " MP/s, 0:00 left, 6 empty" in last
+    assert " MP/s, 0 s left, 6 empty" in last
     told = said.err.splitlines()
     assert "predicting: 0/15" in told
     assert all(":" in line for line in told)  # phases are for the bar and the page

@@ -19,6 +19,20 @@ def begin(report: Report | None, phase: Phase, *, done: int = 0, total: int = 0)
         report(done, total, phase)
 
 
+def duration(seconds: float) -> str:
+    """A time as people say it: 40 s, 12 min, 3 h 20 min, 2 days 4 h."""
+    minutes = round(seconds / 60)
+    if seconds < 90:
+        return f"{seconds:.0f} s"
+    if minutes < 90:
+        return f"{minutes} min"
+    hours, minutes = divmod(minutes, 60)
+    if hours < 36:
+        return f"{hours} h {minutes} min"
+    days, hours = divmod(hours + (minutes >= 30), 24)
+    return f"{days} days {hours} h"
+
+
 class Pace:
     """Counts tiles and reports them with megapixels per second and the time left."""
 
@@ -49,9 +63,8 @@ class Pace:
     def _message(self) -> str:
         elapsed = max(time.monotonic() - self._started, 1e-9)
         rate = (self._done - self._first) / elapsed  # tiles per second
-        left = round((self._tiles - self._done) / max(rate, 1e-9))
-        minutes, seconds = divmod(left, 60)
-        text = f"{rate * self._megapixels / self._tiles:.2f} MP/s, {minutes}:{seconds:02d} left"
+        left = duration((self._tiles - self._done) / max(rate, 1e-9))
+        text = f"{rate * self._megapixels / self._tiles:.2f} MP/s, {left} left"
         if self._empty:
             text += f", {self._empty} empty"
         return f"{text}, {self._failed} failed" if self._failed else text
