@@ -15,6 +15,7 @@ from __future__ import annotations
 import csv
 import json
 import re
+import tempfile
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -34,11 +35,13 @@ def read_pairs(source: Path | str) -> list[Dates]:
     """Read a list of pairs.
 
     Args:
-        source: A `.csv`, a STAC `.json`, or a folder.
+        source: A `.csv`, a STAC `.json`, or a folder; the first two may lie in an object store.
 
     Raises:
         InputError: It is none of them, is empty, or names something twice or not at all.
     """
+    if is_remote(source):
+        return _from_bucket(str(source))
     source = Path(source)
     if source.is_dir():
         found = _from_folder(source)
@@ -72,8 +75,8 @@ def as_mosaics(source: Path | str, out: Path | str) -> list[Dates]:
     Raises:
         InputError: The images do not lie on one lattice, or the list cannot be read.
     """
-    source = Path(source)
-    if source.is_dir():
+    source = source if is_remote(source) else Path(source)
+    if isinstance(source, Path) and source.is_dir():
         befores, afters = (list(map(str, images(folder))) for folder in _two_folders(source))
         if not befores or not afters:
             raise InputError(
@@ -95,6 +98,21 @@ def as_mosaics(source: Path | str, out: Path | str) -> list[Dates]:
         store.publish(name)
         paths.append(f"{store.where}/{name}")
     return [Dates("mosaic", *paths)]
+
+
+def _from_bucket(url: str) -> list[Dates]:
+    """Read a table or a STAC document in an object store; its names are relative to itself."""
+    place, _, name = url.rpartition("/")
+    content = open_store(place).read(name)
+    if content is None:
+        raise InputError(f"there is no {url}; check --pairs.")
+    with tempfile.TemporaryDirectory() as folder:
+        here = str(Path(folder).resolve())
+        (Path(here) / name).write_bytes(content)
+        return [
+            Dates(d.name, d.before.replace(here, place, 1), d.after.replace(here, place, 1))
+            for d in read_pairs(Path(here) / name)
+        ]
 
 
 def images(folder: Path) -> Iterator[Path]:

@@ -29,6 +29,7 @@ from adadino.area.polygons import (
 from adadino.area.pool import Outcomes, RayPool, run_here
 from adadino.area.store import open_store
 from adadino.area.units import Dates, PlacedDates, Unit, cut, open_scenes
+from adadino.area.watch import Watch, Watcher
 from adadino.area.webmap import write_maps
 from adadino.area.worker import Job
 from adadino.errors import ConfigError, InputError
@@ -91,6 +92,7 @@ def predict_area(
     verify: bool = False,
     overwrite: bool = False,
     progress: Report | None = None,
+    watch: Watcher | None = None,
 ) -> AreaResult:
     """Find the change in many pairs of rasters, on as many workers as there are.
 
@@ -116,6 +118,7 @@ def predict_area(
         verify: Compare the checksums of what is finished, and not only sizes.
         overwrite: Start again where the folder holds another job.
         progress: Called with units done, all units, and a message.
+        watch: Called once a minute, and at the end, with figures of how it goes.
 
     Raises:
         ConfigError: A setting makes no sense, or Ray is missing.
@@ -136,7 +139,8 @@ def predict_area(
             ledger.sweep(region.dates)
             _find_finished(ledger, region, verify=verify)
             missing = [piece for piece in region.units if piece not in region.done]
-            predicted = _collect(start(job, missing), region, progress) if missing else 0
+            seen = Watch(watch, units=len(region.units), done=len(region.done))
+            predicted = _collect(start(job, missing), region, progress, seen) if missing else 0
             ledger.sweep(region.dates)
             spread: Spread = map if pool is None else pool.spread
             return _tie(ledger, job, region, predicted, spread, web_map=web_map)
@@ -232,7 +236,7 @@ def _find_finished(ledger: Ledger, region: _Region, *, verify: bool) -> None:
                 region.done[unit] = record
 
 
-def _collect(outcomes: Outcomes, region: _Region, progress: Report | None) -> int:
+def _collect(outcomes: Outcomes, region: _Region, progress: Report | None, seen: Watch) -> int:
     """Take the records as they come; returns how many are good."""
     megapixels = sum(unit.height * unit.width for unit in region.units) / 1e6
     count, done = len(region.units), len(region.done)
@@ -245,9 +249,12 @@ def _collect(outcomes: Outcomes, region: _Region, progress: Report | None) -> in
                 region.done[unit] = record
                 good += 1
                 pace.add(seen=1)
+                seen.add()
             else:
                 region.failed[unit.label] = problem
                 pace.add(seen=0, failed=1)
+                seen.add(problem=problem)
+    seen.tell()
     return good
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tempfile
+from json import dumps
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -16,15 +17,16 @@ from adadino.cli.scene import takes_scene_options
 from adadino.scene.options import SceneOptions
 
 if TYPE_CHECKING:
+    from adadino.area.cost import Cost, Prices
     from adadino.area.run import AreaResult
-    from adadino.area.units import Dates
+    from adadino.area.units import Dates, PlacedDates
 
 
 @takes_scene_options
 def command(
     *,
     pairs: Annotated[
-        Path,
+        str,
         typer.Option(
             help="A CSV (before,after,name), a STAC .json, or a folder with before/ and after/."
         ),
@@ -56,6 +58,11 @@ def command(
     rate: Annotated[
         float | None, typer.Option(min=1e-6, help="Tiles a second on one GPU, for --dry-run.")
     ] = None,
+    like: Annotated[
+        str | None, typer.Option(help="--out of a finished region of the same kind, for --dry-run.")
+    ] = None,
+    gpu_price: Annotated[float, typer.Option(min=0, help="Price of a GPU-hour.")] = 0.0,
+    gb_price: Annotated[float, typer.Option(min=0, help="Price of a GB read or written.")] = 0.0,
     probability: Annotated[
         bool, typer.Option("--probability", help="Keep the probabilities, too.")
     ] = False,
@@ -70,6 +77,9 @@ def command(
     overwrite: Annotated[
         bool, typer.Option("--overwrite", help="Start again where another job was begun.")
     ] = False,
+    watch: Annotated[
+        bool, typer.Option("--watch", help="Print one JSON line a minute on standard error.")
+    ] = False,
     quiet: Quiet = False,
     json: Json = False,
 ) -> None:
@@ -82,12 +92,17 @@ def command(
     from adadino.area.pairs import as_mosaics, read_pairs
 
     if dry_run:
+        from adadino.area.cost import Prices, find_limits
+
+        prices = Prices(gpu_price, gb_price)
         with tempfile.TemporaryDirectory() as folder:  # nothing is written to the real one
             found = as_mosaics(pairs, Path(folder)) if mosaic else read_pairs(pairs)
-            _print_cost(found, settings, unit, probability=probability, rate=rate, json=json)
+            scenes, cost, broken = _estimate(found, settings, unit, probability, rate, like, prices)
+            limits = list(find_limits(scenes, cost, settings, out))
+        _print_cost(len(scenes), cost, broken, limits, own_rate=rate is not None, json=json)
         return
     found = as_mosaics(pairs, out) if mosaic else read_pairs(pairs)
-    with progress("units", quiet=quiet or json) as report:
+    with progress("units", quiet=quiet or json or watch) as report:
         result = predict_area(
             found,
             out,
@@ -104,10 +119,16 @@ def command(
             verify=verify,
             overwrite=overwrite,
             progress=report,
+            watch=_print_line if watch else None,
         )
     _print_result(result, json=json)
     if result.failed:
         raise typer.Exit(1)
+
+
+def _print_line(figures: dict[str, object]) -> None:
+    """How a run goes, for whoever collects lines."""
+    typer.echo(dumps(figures), err=True)
 
 
 def _print_result(result: AreaResult, *, json: bool) -> None:
@@ -136,37 +157,67 @@ def _print_result(result: AreaResult, *, json: bool) -> None:
         )
 
 
-def _print_cost(
+def _estimate(
     pairs: list[Dates],
     options: SceneOptions,
     side: int,
-    *,
     probability: bool,
     rate: float | None,
-    json: bool,
-) -> None:
-    """What the job would take."""
-    from dataclasses import asdict
-
-    from adadino.area.cost import RATE, estimate
+    like: str | None,
+    prices: Prices,
+) -> tuple[list[PlacedDates], Cost, dict[str, str]]:
+    """Count what the job would take; also the pairs, and those that cannot be opened."""
+    from adadino.area.cost import RATE, estimate, read_likeness
     from adadino.area.units import cut, open_scenes
 
     scenes, broken = open_scenes(pairs, options)
     units = [unit for scene in scenes for unit in cut(scene, side)]
-    cost = estimate(scenes, units, options, probability=probability, rate=rate or RATE)
+    known = read_likeness(like) if like else None
+    cost = estimate(
+        scenes,
+        units,
+        options,
+        probability=probability,
+        rate=rate or RATE,
+        like=known,
+        prices=prices,
+    )
+    return scenes, cost, broken
+
+
+def _print_cost(
+    pairs: int,
+    cost: Cost,
+    broken: dict[str, str],
+    limits: list[str],
+    *,
+    own_rate: bool,
+    json: bool,
+) -> None:
+    """What the job would take, and what will break."""
+    from dataclasses import asdict
+
     if json:
-        print_json({**asdict(cost), "pairs": len(scenes), "failed": broken})
+        print_json({**asdict(cost), "pairs": pairs, "failed": broken, "limits": limits})
     else:
         source = (
-            "" if rate else ", what ViT-L/16 predicts at k=6 on one H200; give --rate for yours"
+            "" if own_rate else ", what ViT-L/16 predicts at k=6 on one H200; give --rate for yours"
         )
-        typer.echo(f"{len(scenes)} pairs, {cost.units} units, {cost.megapixels:,.1f} megapixels")
+        typer.echo(f"{pairs} pairs, {cost.units} units, {cost.megapixels:,.1f} megapixels")
         typer.echo(f"{cost.tiles:,} tiles, {100 * cost.halo:.1f} % more than in one piece")
         typer.echo(f"{cost.gpu_hours:,.2f} GPU-hours at {cost.rate:g} tiles/s{source}")
         typer.echo(
-            f"{cost.decoded / 1e9:,.2f} GB of pixels to read (less as stored), at most "
-            f"{cost.written / 1e9:,.2f} GB to write"
+            f"{cost.decoded / 1e9:,.2f} GB of pixels to read (less as stored), about "
+            f"{cost.stored / 1e9:,.2f} GB to write, {cost.polygons:,} polygons"
         )
+        typer.echo(
+            f"{cost.worker_memory / 1e9:,.2f} GB of memory for a worker beside the model, "
+            f"{cost.driver_memory / 1e9:,.2f} GB for the driver"
+        )
+        if cost.price:
+            typer.echo(f"{cost.price:,.2f} at the given prices")
+        for text in limits:
+            typer.echo(f"adadino: note: {text}", err=True)
     for name, problem in broken.items():
         typer.echo(f"adadino: {name}: {problem}", err=True)
     if broken:
