@@ -40,6 +40,7 @@ def test_areas_are_judged_by_key_and_the_verdicts_come_back(qgis, command, found
     assert said["end"] == "2 of 4 judged: 1 right, 0 wrong, 1 unsure"
     assert said["views"] > 1  # the map flies along
     assert said["typed"] == "aru"  # letters in the note are no verdicts
+    assert said["selected"] == 0  # a selection would cover what is judged
     verdicts = [row[1:3] for row in said["rows"]]
     assert verdicts == [["right", ""], ["unsure", "a shadow"], ["", ""], ["", ""]]
     assert said["rows"][0][3]

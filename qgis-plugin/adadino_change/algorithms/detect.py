@@ -146,7 +146,7 @@ class DetectChange(CommandAlgorithm):
         # Where the model was not made for such images, the command's own words say so.
         plain = [f"{percent:.2f} % of the valid area changed, in {count} polygons"]
         for line in facts.get("summary", plain):
-            feedback.pushInfo(line)
+            feedback.pushInfo(self.in_dialog(line))
         return {**outputs, "CHANGED_PERCENT": percent, "POLYGON_COUNT": count}
 
     def place(

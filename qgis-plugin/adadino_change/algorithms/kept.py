@@ -22,9 +22,7 @@ class KeptLayer(CommandAlgorithm):
 
     def add_kept_layer(self, title: str) -> None:
         """Declare the layer."""
-        self.addParameter(
-            QgsProcessingParameterVectorDestination("POLYGONS", f"{title} (a GeoPackage)")
-        )
+        self.addParameter(QgsProcessingParameterVectorDestination("POLYGONS", title))
 
     def checkParameterValues(
         self, parameters: dict[str, Any], context: QgsProcessingContext

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 """The panel *Review changes*: A right, R wrong, U unsure, J next, K previous, Z undo.
 
-In a sample of pixels A is change and R is no change.
+F hides and shows one of the images. In a sample of pixels A is change and R is no change.
 """
 
 from __future__ import annotations
@@ -11,15 +11,16 @@ from typing import Any, Callable
 from qgis.core import (
     NULL,
     QgsCoordinateTransform,
+    QgsFeature,
     QgsGeometry,
     QgsMapLayerProxyModel,
     QgsProject,
     QgsRectangle,
     QgsVectorLayer,
 )
-from qgis.gui import QgsMapLayerComboBox
+from qgis.gui import QgsHighlight, QgsMapLayerComboBox
 from qgis.PyQt.QtCore import Qt
-from qgis.PyQt.QtGui import QKeySequence
+from qgis.PyQt.QtGui import QColor, QKeySequence
 from qgis.PyQt.QtWidgets import (
     QDockWidget,
     QGridLayout,
@@ -56,6 +57,9 @@ class ReviewDock(QDockWidget):
         self.shortcuts: list[QShortcut] = []
         self.layers = QgsMapLayerComboBox()
         self.layers.setFilters(QgsMapLayerProxyModel.PolygonLayer)
+        self.images = QgsMapLayerComboBox()
+        self.images.setFilters(QgsMapLayerProxyModel.RasterLayer)
+        self.mark: QgsHighlight | None = None
         self.status, self.facts = QLabel(), QLabel()
         self.note = QLineEdit()
         self.note.setPlaceholderText("Note to the next verdict")
@@ -66,8 +70,10 @@ class ReviewDock(QDockWidget):
 
     def _lay_out(self) -> None:
         body, column, buttons = QWidget(), QVBoxLayout(), QGridLayout()
-        title = QLabel("Layer of areas or pixels to judge")
-        for widget in (title, self.layers, self.status, self.facts, self.note):
+        above, below = QLabel("Layer of areas or pixels to judge"), QLabel("Image that blinks")
+        for widget in (
+            above, self.layers, below, self.images, self.status, self.facts, self.note
+        ):  # fmt: skip
             if isinstance(widget, QLabel):
                 widget.setWordWrap(True)
             column.addWidget(widget)
@@ -95,16 +101,19 @@ class ReviewDock(QDockWidget):
             ("Previous", "K", lambda *_: self.step(-1)),
             ("Next", "J", lambda *_: self.step(1)),
             ("Undo", "Z", lambda *_: self.undo()),
+            ("Blink", "F", lambda *_: self.blink()),
         ]
 
     def _listen(self, visible: bool) -> None:
-        """Give the keys of the map back while the panel is closed."""
+        """Give the keys of the map back while the panel is closed, and take the mark away."""
+        if self.mark is not None:
+            self.mark.setVisible(visible)
         for shortcut in self.shortcuts:
             shortcut.setEnabled(visible)
 
     def open(self, layer: QgsVectorLayer | None) -> None:
         """Begin with a layer, or say why it cannot be judged."""
-        self.session = Session([])
+        self.session, self.mark = Session([]), None
         if layer is None:
             self._say("Add the layer that Export for review or Draw a sample to judge wrote.")
             return
@@ -149,9 +158,24 @@ class ReviewDock(QDockWidget):
                     f"{name} {value:.4g}" if isinstance(value, float) else f"{name} {value}"
                 )
         self.facts.setText(f"{area.verdict or 'to judge'}: {', '.join(texts)}")
-        layer.selectByIds([area.fid])
+        self._mark(layer, feature)
         self.canvas.setExtent(self._view(layer, feature.geometry()))
         self.canvas.refresh()
+
+    def _mark(self, layer: QgsVectorLayer, feature: QgsFeature) -> None:
+        """Draw a thick outline; a selection would cover what is to be judged."""
+        self.mark = QgsHighlight(self.canvas, feature, layer)
+        self.mark.setColor(QColor(0, 229, 255))
+        self.mark.setFillColor(QColor(0, 0, 0, 0))
+        self.mark.setWidth(4)
+        self.mark.show()
+
+    def blink(self) -> None:
+        """Hide or show the upper image, so that the other date is seen in its place."""
+        image = self.images.currentLayer()
+        node = image and QgsProject.instance().layerTreeRoot().findLayer(image.id())
+        if node:
+            node.setItemVisibilityChecked(not node.itemVisibilityChecked())
 
     def _view(self, layer: QgsVectorLayer, outline: QgsGeometry) -> QgsRectangle:
         target = self.canvas.mapSettings().destinationCrs()
