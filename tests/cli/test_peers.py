@@ -133,7 +133,7 @@ def test_a_peer_s_history_has_no_settings_of_adadino(train):
     ("name", "arguments", "message"),
     [
         ("fcef", [], "unknown peer 'fcef'; there are fc-ef, fc-siam-diff"),
-        ("changemamba", [], "changemamba is quoted only: its selective scan is a compiled CUDA"),
+        ("st-mamba", [], "st-mamba is quoted only: its selective scan is a compiled CUDA"),
         ("unet", ["--model.bscs.k", 4], "model.bscs.k has no effect on unet: leave it out."),
         ("unet", ["--model.bscs.k", 6], "model.bscs.k has no effect on unet: leave it out."),
         ("unet", ["--model.backbone.weights", "x"], "model.backbone.weights has no effect on unet"),
@@ -255,7 +255,7 @@ def test_info_says_the_published_recipe_and_the_command_that_follows_it(adadino)
         "info", "bit"
     ).out.replace("\n", " ")
     assert json.loads(adadino("info", "lite-unet", "--json").out)["peer"]["recipe"] is None
-    assert "changemamba is quoted only" in adadino("info", "changemamba").err
+    assert "st-mamba is quoted only" in adadino("info", "st-mamba").err
 
 
 def test_info_of_a_peer_on_the_backbone_takes_a_preset(adadino):

@@ -102,7 +102,7 @@ def test_a_checkpoint_under_another_name_is_refused(tmp_path):
     relabel(peer, "fc-ef")  # the same names, another first layer
     with pytest.raises(WeightsError, match=r"is \(16, 3, 3, 3\), the configuration needs"):
         load(peer)
-    for name in ("nonesuch", "changemamba", "../evil"):
+    for name in ("nonesuch", "st-mamba", "../evil"):
         relabel(save(build_peer("fc-ef"), peer), name)
         with pytest.raises(WeightsError, match=f"unknown peer '{name}'|quoted only"):
             load(peer)

@@ -144,7 +144,7 @@ def test_unknown_and_absent_names_say_what_there_is():
     with pytest.raises(ConfigError, match="unknown peer 'fcef'; there are fc-ef, fc-siam-diff"):
         build_peer("fcef")
     with pytest.raises(ConfigError, match="compiled CUDA kernel"):
-        build_peer("changemamba")
+        build_peer("st-mamba")
     with pytest.raises(ConfigError, match="unet has no frozen backbone"):
         build_peer("unet", backbone=Backbone(SMALL.backbone))
     assert not PEERS.keys() & ABSENT.keys()

@@ -261,8 +261,9 @@ def _recipe(said: dict[str, Any]) -> str:
         parts.append(f"weight decay {said['weight_decay']:g}")
     if said["momentum"]:
         parts.append(f"momentum {said['momentum']:g}")
-    if said["train"]:
-        parts.append(f"{said['train']['epochs']} epochs of batches of {said['train']['batch']}")
+    for name, words in (("epochs", "{} epochs"), ("batch", "batches of {}")):
+        if name in said["train"]:
+            parts.append(words.format(said["train"][name]))
     return ", ".join([*parts, *([said["schedule"]] if said["schedule"] else [])])
 
 

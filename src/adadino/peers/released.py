@@ -8,7 +8,7 @@ scales from the coarsest to the finest; the FCs decode with transposed convoluti
 whose kernels are ours mirrored.
 
 Repositories: AndreaCodegoni/Tiny_model_4_CD, justchenhao/BIT_CD, wgcban/ChangeFormer,
-likyoo/Siam-NestedUNet, rcdaudt/fully_convolutional_change_detection.
+likyoo/Siam-NestedUNet, rcdaudt/fully_convolutional_change_detection, ChenHongruixuan/ChangeMamba.
 """
 
 from __future__ import annotations
@@ -36,6 +36,8 @@ _MIT = {
     "attn.sr": "attention.shrink", "attn.norm": "attention.norm", "mlp.fc1": "ffn.up",
     "mlp.fc2": "ffn.down", "mlp.dwconv.dwconv": "ffn.local",
 }  # fmt: skip
+_PATCHES = {"0": "0", "2": "1", "5": "3", "7": "4"}
+_WAYS = {"cat": "stacked", "interleave": "in_turn", "split": "beside"}
 _MBCONV = ("expand", "filter", "", "project")
 
 _TINYCD: tuple[Rule, ...] = (
@@ -150,11 +152,53 @@ def _unit(match: re.Match[str], position: int) -> str:
     return f"{int(match[2]) - 1}.{4 * position + (match[1] == 'bn')}."
 
 
+_VSS: tuple[tuple[str, str], ...] = (
+    (r"norm\.", "norm1."),
+    (r"op\.x_proj_weight", "scan.project"),
+    (r"op\.dt_projs_weight", "scan.step"),
+    (r"op\.dt_projs_bias", "scan.step_bias"),
+    (r"op\.A_logs", "scan.log_rate"),
+    (r"op\.Ds", "scan.skip"),
+    (r"op\.out_norm\.", "scan_norm."),
+    (r"op\.in_proj\.", "widen."),
+    (r"op\.conv2d\.", "filter."),
+    (r"op\.out_proj\.", "narrow."),
+    (r"norm2\.", "norm2."),
+    (r"mlp\.fc1\.", "mlp.0."),
+    (r"mlp\.fc2\.", "mlp.2."),
+)
+_CHANGEMAMBA: tuple[Rule, ...] = (
+    (r"encoder\.patch_embed\.(\d)\.", lambda m: f"encoder.patches.{_PATCHES[m[1]]}."),
+    (
+        r"encoder\.layers\.(\d)\.downsample\.([13])\.",
+        lambda m: f"encoder.downs.{m[1]}.{int(m[2]) // 2}.",
+    ),
+    (r"encoder\.outnorm(\d)\.", r"encoder.norms.\1."),
+    *(
+        (rf"encoder\.layers\.(\d)\.blocks\.(\d)\.{theirs}", rf"encoder.stages.\1.\2.{ours}")
+        for theirs, ours in _VSS
+    ),
+    *(
+        (rf"decoder\.stage_blocks\.(\d)\.{way}\.2\.{theirs}", rf"relate.\1.{name}.1.{ours}")
+        for way, name in _WAYS.items()
+        for theirs, ours in _VSS
+    ),
+    *(
+        (rf"decoder\.stage_blocks\.(\d)\.{way}\.0\.", rf"relate.\1.{name}.0.")
+        for way, name in _WAYS.items()
+    ),
+    (r"decoder\.fuse_layers\.(\d)\.", r"relate.\1.fuse."),
+    (r"decoder\.smooth_layers\.(\d)\.(conv|bn)", lambda m: f"smooth.{m[1]}.{_RESNET[m[2]]}"),
+    (r"main_clf\.", "head."),
+)
+
+
 RULES: dict[str, tuple[Rule, ...]] = {
     "tinycd": _TINYCD,
     "bit": _BIT,
     "changeformer": _CHANGEFORMER,
     "snunet": _SNUNET,
+    "changemamba": _CHANGEMAMBA,
     "fc-ef": _FC,
     "fc-siam-conc": _FC,
     "fc-siam-diff": _FC,
@@ -220,10 +264,21 @@ def translate(peer: str, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
             tensor = tensor[:, :, None, None]
         if peer == "changeformer" and name.endswith("linear_fuse.0.weight"):
             tensor = torch.cat(tensor.chunk(4, dim=1)[::-1], dim=1)
+        if peer == "changemamba":
+            tensor = _as_convolution(name, tensor)
         if peer.startswith("fc-") and re.match(r"conv\d\dd\.weight", name):
             tensor = tensor.transpose(0, 1).flip(2, 3).contiguous()
         ours[_rename(peer, name)] = tensor
     return ours
+
+
+def _as_convolution(name: str, tensor: Tensor) -> Tensor:
+    """ChangeMamba's linear layers as convolutions, and what it holds for four ways as four."""
+    if name.endswith(("A_logs", "Ds")):
+        return tensor.unflatten(0, (4, -1))
+    if re.search(r"(in_proj|out_proj|fc1|fc2)\.weight$", name) and tensor.ndim == 2:
+        return tensor[:, :, None, None]
+    return tensor
 
 
 def _rename(peer: str, name: str) -> str:
