@@ -29,6 +29,7 @@ def command(
 ) -> None:
     """Pretrain a small backbone on unlabelled images, by distillation from EfficientNet-lite0.
 
+    With --init WEIGHTS a pretrained one goes on, and a slow copy of itself is its teacher.
     Every setting can be overridden by its name: --steps 8000 --batch 64 --probe DIR.
     """
     from adadino import schema
@@ -49,7 +50,8 @@ def command(
         print_json({"weights": result.weights, "history": result.history})
         return
     typer.echo(f"loss {last['loss']:.4f} after {last['step']:.0f} steps; wrote {result.weights}")
+    patch = "" if settings.patch is None else f" --model.backbone.patch {settings.patch}"
     typer.echo(
-        f"next: adadino train --preset {settings.preset} --model.backbone.weights "
+        f"next: adadino train --preset {settings.preset}{patch} --model.backbone.weights "
         f"{result.weights} --data DIR"
     )

@@ -98,8 +98,8 @@ def test_the_rate_warms_up_and_falls_and_vectors_are_not_decayed(
     students = []
     original = Student.__init__
 
-    def remember(self, *args):
-        original(self, *args)
+    def remember(self, *args, **given):
+        original(self, *args, **given)
         students.append(self)
 
     monkeypatch.setattr(Student, "__init__", remember)

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
-from adadino.config import preset
+from adadino.config import Config, preset
 from adadino.errors import ConfigError
+from adadino.schema import added
 
 
 @dataclass(frozen=True)
@@ -49,6 +50,20 @@ class PretrainConfig:
     """Compile the blocks: half a minute to start, faster after."""
     device: str = "auto"
     seed: int = 0
+    init: str | None = added(None)
+    """Backbone weights to go on from, such as DINOv2's. The teacher is then a slow copy of the
+    student itself, not EfficientNet-lite0. Take a small lr, such as 1e-4."""
+    patch: int | None = added(None)
+    """Side of a patch if not the preset's: 16 resizes DINOv2's."""
+
+    @property
+    def model(self) -> Config:
+        """The model whose backbone is the student."""
+        whole = preset(self.preset)
+        patch = whole.backbone.patch if self.patch is None else self.patch
+        if patch != whole.backbone.patch and not whole.backbone.grid:
+            raise ConfigError(f"patch is {patch}, but only DINOv2's can be resized; leave it out.")
+        return replace(whole, backbone=replace(whole.backbone, patch=patch, trainable=True))
 
     def __post_init__(self) -> None:
         for name in ("steps", "batch", "every", "limit", "size"):
@@ -60,7 +75,9 @@ class PretrainConfig:
             )
         if not 0 < self.zoom[0] <= self.zoom[1] <= 1:
             raise ConfigError(f"zoom is {self.zoom}, must rise within (0, 1].")
-        token = preset(self.preset).stride
+        if self.init is not None and self.teacher is not None:
+            raise ConfigError("with init the student is its own teacher; leave teacher out.")
+        token = self.model.stride
         if self.size % token:
             raise ConfigError(
                 f"size is {self.size}, must be a multiple of {token}, the side of a token of "

@@ -1,19 +1,26 @@
-"""Masked dense distillation: a small ViT learns to predict the features of EfficientNet-lite0.
+"""Masked dense distillation: a ViT learns to predict the features of EfficientNet-lite0.
 
 The student gets the image with some patches hidden and predicts, at every token, the teacher's
 features of that place at several strides. Shallow taps answer for fine strides, deep taps for
 coarse ones, because those taps are what the decoder will read: tap i predicts the teacher's levels
 i and i + 1. Targets are standardised channel by channel, so that no level outweighs another.
+
+A backbone that is pretrained already (`init`) goes on by itself instead: the teacher is a slow
+copy of the student, which sees the image whole and in its own colours, and its four taps are the
+levels (as in data2vec, Baevski et al. 2022). So DINOv2, which knows photographs, moves towards the
+images that it is given.
 """
 
 from __future__ import annotations
+
+from copy import deepcopy
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
 from adadino.model.adadino import AdaDINO
-from adadino.model.backbone import Selection
+from adadino.model.backbone import Backbone, Selection
 from adadino.model.lite0 import CHANNELS, Lite0
 
 STRIDES = (4, 8, 16, 32)
@@ -47,15 +54,22 @@ def targets(teacher: Lite0, images: Tensor, patch: int) -> list[Tensor]:
 
 
 class Student(nn.Module):
-    """A trainable backbone, a mask token, and one linear answer for each tap and level."""
+    """A trainable backbone, a mask token, and one linear answer for each tap and level.
 
-    def __init__(self, model: AdaDINO) -> None:
+    Attributes:
+        slow: The slow copy that teaches; None where EfficientNet-lite0 does.
+    """
+
+    def __init__(self, model: AdaDINO, *, own_teacher: bool = False) -> None:
         super().__init__()
         config = model.config
         self.backbone, self.taps = model.encoder.backbone, config.taps
         dim = config.backbone.dim
         self.mask_token = nn.Parameter(torch.zeros(dim))
-        channels = target_channels(config.backbone.patch)
+        channels = [dim] * 4 if own_teacher else target_channels(config.backbone.patch)
+        self.slow: Backbone | None = None
+        if own_teacher:
+            self.slow = deepcopy(self.backbone).requires_grad_(False)
         self.answers = nn.ModuleDict(
             {
                 f"{tap}-{level}": nn.Linear(dim, channels[level])
@@ -83,13 +97,31 @@ class Student(nn.Module):
         self, images: Tensor, hidden: Tensor | None = None, gates: Tensor | None = None
     ) -> list[Tensor]:
         """The four taps (B, hw, D), through the final LayerNorm, as the encoder hands them on."""
-        backbone, patch = self.backbone, self.backbone.config.patch
-        prefix = backbone.config.prefix
-        x = backbone.embed(images)
+        x, prefix = self.backbone.embed(images), self.backbone.config.prefix
         if hidden is not None:
             shown = torch.where(hidden[..., None], self.mask_token.to(x.dtype), x[:, prefix:])
             x = torch.cat((x[:, :prefix], shown), dim=1)
-        rope = backbone.rope(images.shape[-2] // patch, images.shape[-1] // patch)
+        return self.read_taps(self.backbone, x, images, gates)
+
+    @torch.no_grad()
+    def targets(self, images: Tensor) -> list[Tensor]:
+        """The slow copy's four taps of normalised images, each (B, hw, D) in float32."""
+        assert self.slow is not None
+        taps = self.read_taps(self.slow, self.slow.embed(images), images, None)
+        return [tap.float() for tap in taps]
+
+    @torch.no_grad()
+    def follow(self, momentum: float) -> None:
+        """Move the slow copy a little towards the student."""
+        if self.slow is not None:
+            for slow, fast in zip(self.slow.parameters(), self.backbone.parameters(), strict=True):
+                slow.lerp_(fast.to(slow.dtype), 1 - momentum)
+
+    def read_taps(
+        self, backbone: Backbone, x: Tensor, images: Tensor, gates: Tensor | None
+    ) -> list[Tensor]:
+        """Run embedded tokens through a backbone, and read its taps."""
+        prefix, rope = backbone.config.prefix, backbone.rope(*backbone.grid(images))
         taps = []
         for index, block in enumerate(backbone.blocks):
             chosen = None

@@ -24,12 +24,12 @@ import torch
 from torch import Tensor
 
 from adadino import schema
-from adadino.config import preset
 from adadino.data.folder import PairFolder
-from adadino.errors import TrainingError
+from adadino.errors import ConfigError, TrainingError
 from adadino.files import locked, write_atomic
 from adadino.model.adadino import AdaDINO
 from adadino.model.lite0 import Lite0, load_lite0
+from adadino.model.weights import make_backbone, read_backbone
 from adadino.reporting.tables import csv_text
 from adadino.runtime.devices import choose_device
 from adadino.training.folder import abandoned, read_state
@@ -47,6 +47,8 @@ from adadino.training.schedule import pretraining_rate
 
 CONFIG, STATE, HISTORY, RESULT = "config.yaml", "last.pt", "history.csv", "backbone.safetensors"
 PREPROCESSING = "preprocessor_config.json"
+MOMENTUM = 0.999
+"""How slowly a student's own teacher follows it."""
 LEAST_CHUNKS = 4
 """The smallest budget the paper prunes to."""
 Progress = Callable[[int, int, str], None]
@@ -65,7 +67,8 @@ class _Parts(NamedTuple):
     model: AdaDINO
     """Gives the preparation of images; its backbone is the student's."""
     student: Student
-    teacher: Lite0
+    teacher: Lite0 | None
+    """EfficientNet-lite0; None where the student has a teacher of its own."""
     tiles: Tensor
     """(N, 3, 2 size, 2 size) uint8, from which views are cut."""
     labelled: PairFolder | None
@@ -92,11 +95,15 @@ def pretrain(
 def _make_parts(config: PretrainConfig) -> _Parts:
     device = choose_device(config.device)
     torch.manual_seed(config.seed)
-    whole = preset(config.preset)
-    backbone = dataclasses.replace(whole.backbone, trainable=True)
-    model = AdaDINO(dataclasses.replace(whole, backbone=backbone)).to(device)
-    student = Student(model).to(device).train()
-    teacher = load_lite0(config.teacher).to(device).requires_grad_(False)
+    whole, own = config.model, config.init is not None
+    backbone = None
+    if config.init is not None:
+        weights = read_backbone(config.init, whole.backbone)
+        whole = dataclasses.replace(whole, backbone=weights.config)
+        backbone = make_backbone(weights)
+    model = AdaDINO(whole, backbone=backbone).to(device)
+    student = Student(model, own_teacher=own).to(device).train()
+    teacher = None if own else load_lite0(config.teacher).to(device).requires_grad_(False)
     labelled = None
     if config.probe:
         labelled = PairFolder(config.probe, tile=config.size, cache=True)
@@ -128,6 +135,7 @@ def _learn(
         loss.backward()
         torch.nn.utils.clip_grad_norm_(student.parameters(), 1.0)
         optimizer.step()
+        student.follow(MOMENTUM)
         running += loss.detach()
         done = step + 1
         if done % config.every == 0 or done == config.steps:
@@ -157,9 +165,7 @@ def _loss(
     views = cut_views(tiles, config, generator)
     with torch.autocast(tiles.device.type, torch.bfloat16, enabled=config.precision == "bf16"):
         with torch.no_grad():
-            wanted = targets(
-                parts.teacher, enlarge(views, model.config.scale), model.config.backbone.patch
-            )
+            wanted = _wanted(parts, views)
             images = model.prepare(recolour(views, config.jitter, generator))
         hidden = hide(len(views), wanted[0].shape[1], config.mask, generator)
         gates = drop_chunks(
@@ -170,6 +176,14 @@ def _loss(
             generator=generator,
         )
         return distillation_loss(parts.student(images, hidden, gates), wanted, statistics)
+
+
+def _wanted(parts: _Parts, views: Tensor) -> list[Tensor]:
+    """What the teacher sees in views (B, 3, H, W), per level (B, hw, C)."""
+    config = parts.model.config
+    if parts.teacher is None:
+        return parts.student.targets(parts.model.prepare(views))
+    return targets(parts.teacher, enlarge(views, config.scale), config.backbone.patch)
 
 
 def _probed(parts: _Parts) -> dict[str, float]:
@@ -195,13 +209,12 @@ def _groups(student: Student, decay: float) -> list[dict[str, Any]]:
 @torch.no_grad()
 def _statistics(config: PretrainConfig, parts: _Parts) -> list[tuple[Tensor, Tensor]]:
     """Mean and deviation of every target channel, from a few batches of their own seed."""
-    model, tiles = parts.model, parts.tiles
+    tiles = parts.tiles
     generator = torch.Generator(tiles.device).manual_seed(config.seed * 1_000_003 + 999_983)
     rounds = []
     for _ in range(8):
         views = cut_views(tiles, config, generator)
-        images = enlarge(views, model.config.scale)
-        rounds.append(targets(parts.teacher, images, model.config.backbone.patch))
+        rounds.append(_wanted(parts, views))
     levels = [torch.cat(level).flatten(0, 1) for level in zip(*rounds, strict=True)]
     return [(level.mean(0), level.std(0).clamp_min(1e-3)) for level in levels]
 
@@ -214,12 +227,20 @@ def _claim(folder: Path, config: PretrainConfig, *, overwrite: bool) -> None:
         for name in (*results, CONFIG):
             (folder / name).unlink(missing_ok=True)
     free = not saved.exists() or abandoned(folder, PretrainConfig, results)
-    if not free and saved.read_text(encoding="utf-8") != text:
+    if not free and not _is_of(saved, config):
         raise TrainingError(
             f"{folder} holds a pretraining run with other settings; give another output, or "
             "--overwrite."
         )
     write_atomic(saved, text)
+
+
+def _is_of(saved: Path, config: PretrainConfig) -> bool:
+    """Whether a settings file is this run's; one of 0.1.0 lacks what was added since."""
+    try:
+        return schema.build(PretrainConfig, schema.read_yaml(saved)) == config
+    except ConfigError:
+        return False
 
 
 def _keep(
@@ -261,7 +282,9 @@ def _save(
     content = serialise(tensors, metadata={"adadino_backbone": json.dumps(said)})
     # The normalisation travels with the weights, under the name that is known for it.
     backbone = student.backbone.config
-    known = {"image_mean": backbone.mean, "image_std": backbone.std}
+    known: dict[str, Any] = {"image_mean": backbone.mean, "image_std": backbone.std}
+    if backbone.grid:
+        known["grid_offset"] = backbone.grid_offset
     write_atomic(folder / PREPROCESSING, json.dumps(known, indent=2) + "\n")
     write_atomic(folder / RESULT, content)
     return folder / RESULT
