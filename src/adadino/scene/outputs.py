@@ -16,13 +16,15 @@ import numpy as np
 import rasterio
 from numpy.typing import NDArray
 from rasterio.errors import NotGeoreferencedWarning
+from rasterio.io import DatasetReader
 
 from adadino.errors import WriteError
 from adadino.files import work_folder
 from adadino.geo.grid import Grid
-from adadino.geo.polygons.vector import polygons
+from adadino.geo.polygons.vector import sieved
 from adadino.geo.read.source import ImagePath
 from adadino.geo.write.cog import (
+    BLOCK,
     MASK,
     PROBABILITY,
     Layer,
@@ -198,6 +200,7 @@ def write_rasters(
     *,
     threshold: float,
     tags: Mapping[str, object],
+    masks: Iterable[tuple[int, NDArray[np.uint8]]] | None = None,
 ) -> tuple[int, int]:
     """Write the mask, and the probability if it was asked for; returns changed and valid pixels.
 
@@ -207,7 +210,9 @@ def write_rasters(
         grid: Where the pixels lie.
         threshold: The probability from which a pixel changed.
         tags: What the rasters say of themselves.
+        masks: The mask of each block, if it is not just that of the threshold.
     """
+    rows = masks if masks is None else iter(masks)
     changed = valid = 0
     with ExitStack() as stack:
 
@@ -217,7 +222,7 @@ def write_rasters(
         mask = writer(targets.mask, MASK)
         chance = writer(targets.probability, PROBABILITY) if targets.probability else None
         for row, block in blocks:
-            flags = change_flags(block, threshold)
+            flags = change_flags(block, threshold) if rows is None else next(rows)[1]
             mask.write(row, flags)
             if chance is not None:
                 chance.write(row, block)
@@ -226,16 +231,31 @@ def write_rasters(
     return changed, valid
 
 
-def find_polygons(
-    journal: Journal, mask: Path, grid: Grid, options: SceneOptions
-) -> gpd.GeoDataFrame:
-    """Outline the changes of a written mask, band by band."""
+@contextmanager
+def sieved_masks(
+    journal: Journal, grid: Grid, options: SceneOptions
+) -> Iterator[Iterable[tuple[int, NDArray[np.uint8]]] | None]:
+    """The mask without what is smaller than the least area, in blocks; None if nothing is.
+
+    Which changes are small is known when all rows are, so that the mask is written twice: first, as
+    the threshold gives it, into the run's work folder.
+    """
+    if options.min_area <= 0:
+        yield None
+        return
+    draft = Targets(journal.folder / "mask.tif")
+    write_rasters(journal.blocks(BLOCK), draft, grid, threshold=options.threshold, tags={})
+    with open_mask(draft.mask) as raster:
+        yield sieved(raster, grid, min_area=options.min_area, fill=True)
+
+
+@contextmanager
+def open_mask(path: Path) -> Iterator[DatasetReader]:
+    """Open a written mask."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", NotGeoreferencedWarning)  # a scene in pixels has no place
-        with rasterio.open(mask) as raster:
-            return polygons(
-                raster, journal, grid, min_area=options.min_area, simplify=options.simplify
-            )
+        with rasterio.open(path) as raster:
+            yield raster
 
 
 def write_vectors(frame: gpd.GeoDataFrame, targets: Targets) -> None:

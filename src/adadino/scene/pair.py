@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import filecmp
 import warnings
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
+from functools import partial
 from typing import Any, NamedTuple
 
 import rasterio
@@ -23,7 +24,7 @@ from adadino.geo.read.raster import open_pair
 from adadino.geo.read.reader import PairReader
 from adadino.geo.read.register import Shift, estimate_shift
 from adadino.geo.read.source import ImagePath, OpenFile, is_same_file, open_dataset
-from adadino.geo.read.stretch import Stretch
+from adadino.geo.read.stretch import BYTES, Stretch
 from adadino.scene.extent import Extent
 from adadino.scene.options import SceneOptions
 
@@ -44,6 +45,8 @@ class OpenDates(NamedTuple):
     warnings: tuple[str, ...]
     moments: tuple[Moment, Moment] | None
     """When they were taken; None if neither the user nor the files say."""
+    infrared: Callable[[], PairReader] | None = None
+    """Opens the dates' near-infrared band, if both say that they have one."""
     extent: Extent = Extent()
     open_file: OpenFile = open_dataset
 
@@ -98,9 +101,11 @@ def open_dates(
                 warnings.simplefilter("ignore", AdaDINOWarning)  # said when it was first opened
                 moved = open_pair(*paths, **kinds, shift=(shift.dy, shift.dx))
             reader = stack.enter_context(moved)
+        moved = (shift.dy, shift.dx) if registered else (0.0, 0.0)
         yield OpenDates(
-            *paths, names or paths, reader, shift, registered, (*notes, *found), moments, extent,
-            open_file,
+            *paths, names or paths, reader, shift, registered, (*notes, *found), moments,
+            _infrared(reader, partial(open_pair, *paths, **kinds | {"shift": moved})),
+            extent, open_file,
         )  # fmt: skip
 
 
@@ -127,6 +132,15 @@ def reopen_dates(
             )  # fmt: skip
         moments = both_taken(*paths)
         yield OpenDates(*paths, paths, stack.enter_context(reader), shift, registered, (), moments)
+
+
+def _infrared(
+    reader: PairReader, opener: Callable[..., PairReader]
+) -> Callable[[], PairReader] | None:
+    first, second = (bands.nir for bands in reader.bands)
+    if first is None or first != second:
+        return None
+    return partial(opener, bands=(first,), scale=None, stretch=BYTES)
 
 
 def _remarks(reader: PairReader, moments: tuple[Moment, Moment] | None) -> Iterator[AdaDINOWarning]:

@@ -38,12 +38,13 @@ from adadino.scene.options import SceneOptions
 from adadino.scene.outputs import (
     Targets,
     all_or_none,
-    find_polygons,
+    sieved_masks,
     write_rasters,
     write_vectors,
 )
 from adadino.scene.pace import Report, begin
 from adadino.scene.pair import OpenDates, check_different, open_dates
+from adadino.scene.polygons import find_polygons
 from adadino.scene.result import SceneResult
 from adadino.scene.stream import SceneStream, fill
 
@@ -210,10 +211,16 @@ def _write(
 ) -> SceneResult:
     """Make rasters, polygons and styles of the finished rows."""
     grid = pair.reader.grid
-    changed, valid = write_rasters(
-        journal.blocks(BLOCK), targets, grid, threshold=options.threshold, tags=tags
-    )
-    frame = find_polygons(journal, targets.mask, grid, options)
+    with sieved_masks(journal, grid, options) as masks:
+        changed, valid = write_rasters(
+            journal.blocks(BLOCK),
+            targets,
+            grid,
+            threshold=options.threshold,
+            tags=tags,
+            masks=masks,
+        )
+    frame = find_polygons(journal, targets.mask, pair, options)
     write_vectors(frame, targets)
     return SceneResult(
         grid=grid,

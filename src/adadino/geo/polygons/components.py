@@ -24,8 +24,8 @@ Band = tuple[int, NDArray[np.generic], NDArray[np.generic]]
 ONE = 2**28
 """What a probability of 1 adds to a sum: as fine as float32, with room for 34 gigapixels."""
 
-CHANGE = 1
-"""The mask's value for change; 0 is no change and 255 is nodata."""
+CHANGE, NODATA = 1, 255
+"""The mask's values for change and for nodata; 0 is no change."""
 
 
 @dataclass(frozen=True)

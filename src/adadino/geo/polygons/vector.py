@@ -10,14 +10,15 @@
   geographic ones, and where a projection's square metres are none (Web Mercator's at 52 degrees
   are 0.37). Without a CRS they are `area_px` and `perimeter_px`, in pixels (`measures`).
   Simplifying changes the drawing, not the numbers.
-- `sieved` gives the mask without the changes that `polygons` leaves out for their size.
+- `sieved` gives the mask without the changes that `polygons` leaves out for their size, and with
+  the holes filled that are as small.
 - All polygons are simplified together as a coverage (Visvalingam-Whyatt). Simplified one by one
   (`preserve_topology`), neighbours overlapped in a tenth of random masks and some were invalid.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any, NamedTuple, TypeAlias
 
@@ -35,8 +36,10 @@ from adadino.errors import ConfigError, InputError
 from adadino.geo.grid import Grid
 from adadino.geo.polygons.components import (
     CHANGE,
+    NODATA,
     Band,
     Components,
+    Labelled,
     label_band,
     label_bands,
 )
@@ -97,25 +100,60 @@ def measures(grid: Grid) -> tuple[str, str]:
     return ("area_px", "perimeter_px") if grid.crs is None else ("area_m2", "perimeter_m")
 
 
-def sieved(mask: Source, grid: Grid, *, min_area: float) -> Iterator[tuple[int, NDArray[np.uint8]]]:
+def sieved(
+    mask: Source, grid: Grid, *, min_area: float, fill: bool = False
+) -> Iterator[tuple[int, NDArray[np.uint8]]]:
     """The mask without the changes that `polygons` leaves out with the same `min_area`.
 
     Args:
         mask: 1 is change; 0 and 255 (nodata) are not.
         grid: Where the pixels lie.
         min_area: Smaller changes become 0; in square metres (pixels without a CRS).
+        fill: Then fill the holes that are smaller, too. A hole is what changes enclose: it neither
+            touches the scene's edge nor holds nodata. Its area is that of its pixels, as large as
+            they are in the scene's middle.
 
     Yields:
         (first row, full rows) from top to bottom.
     """
     check_limits(min_area, 0)
-    found = label_bands(_bands(mask, mask), width=mask.shape[1])
+    width = mask.shape[1]
+    found = label_bands(bands_of(mask, mask), width=width)
     area = areas(partial(_outlines, mask), found.components.count, grid)
-    kept = (area >= min_area)[found.component]
-    for first, (row, band, _) in zip(found.firsts, _bands(mask, mask), strict=True):
+    large = partial(_selected, partial(bands_of, mask, mask), found, area >= min_area, 0)
+    if not fill:
+        yield from ((row, band) for row, band, _ in large())
+        return
+    holes = label_bands(_backgrounds(large(), grid), width=width)
+    pixel = 1.0 if grid.crs is None else abs(to_metres(grid).determinant)
+    enclosed = holes.components.prob_max == 0  # see `_backgrounds`
+    stays = ~enclosed | (holes.components.count * pixel >= min_area)
+    for first, (row, band, _) in zip(holes.firsts, large(), strict=True):
+        labels, count = label_band(band != CHANGE)
+        kept = np.concatenate([[True], stays[holes.component[first : first + count]]])
+        yield row, np.where(kept[labels], band, CHANGE).astype(np.uint8)
+
+
+def _selected(
+    bands: Callable[[], Iterator[Band]], found: Labelled, kept: NDArray[np.bool_], value: int
+) -> Iterator[Band]:
+    """Bands in which the changes that are not kept have another value."""
+    for first, (row, band, other) in zip(found.firsts, bands(), strict=True):
         labels, count = label_band(band)
-        stays = np.concatenate([[True], kept[first : first + count]])  # 0 is what is no change
-        yield row, np.where(stays[labels], band, 0).astype(np.uint8)
+        stays = np.concatenate([[True], kept[found.component[first : first + count]]])
+        yield row, np.where(stays[labels], band, value).astype(np.uint8), other
+
+
+def _backgrounds(bands: Iterator[Band], grid: Grid) -> Iterator[Band]:
+    """What is no change, as a mask, and beside it 1 where it is open: at nodata, at the edge."""
+    for row, band, _ in bands:
+        opened = (band == NODATA).astype(np.float32)
+        opened[:, [0, -1]] = 1
+        if row == 0:
+            opened[0] = 1
+        if row + len(band) == grid.height:
+            opened[-1] = 1
+        yield row, (band != CHANGE).astype(np.uint8), opened
 
 
 def check_limits(min_area: float, simplify: float) -> None:
@@ -131,7 +169,7 @@ def check_limits(min_area: float, simplify: float) -> None:
 
 def trace(mask: Source, probability: Source) -> Pieces:
     """Outline the changed pixels and add up their probabilities; see `polygons`."""
-    found = label_bands(_bands(mask, probability), width=mask.shape[1])
+    found = label_bands(bands_of(mask, probability), width=mask.shape[1])
     return Pieces(_outlines(mask), found.components)
 
 
@@ -175,7 +213,7 @@ def rows(
     return gpd.GeoDataFrame(fields, geometry=shown, crs=grid.system)
 
 
-def _bands(mask: Source, probability: Source) -> Iterator[Band]:
+def bands_of(mask: Source, probability: Source) -> Iterator[Band]:
     """The two sources in bands of rows."""
     height = mask.shape[0]
     for row in range(0, height, ROWS):
