@@ -33,6 +33,7 @@ from adadino.area.units import PlacedDates
 from adadino.geo.grid import crs_name
 from adadino.geo.polygons.vector import numbered
 from adadino.geo.write.layers import write_layer
+from adadino.geo.write.qml import qml_text
 from adadino.scene.options import SceneOptions
 
 FEW = 200_000
@@ -157,6 +158,6 @@ def write_geopackage(ledger: Ledger, joined: Joined, *, several: bool) -> gpd.Ge
         ledger.store.remove(LAYER)
         return None
     frame = read_polygons(ledger, joined.files, several=several)
-    write_layer(frame, ledger.store.path(LAYER), overwrite=True)
+    write_layer(frame, ledger.store.path(LAYER), overwrite=True, style=qml_text("polygons"))
     ledger.store.publish(LAYER)
     return frame

@@ -277,6 +277,9 @@ def _differences(
     ratio = 1 / math.sqrt(density[0] * density[1])
     if abs(ratio - 1) > 1e-4:
         found.append(f"after's pixels are {ratio:.4g} times before's")
+    turn = _turn(after) - _turn(before)
+    if before.crs == after.crs and abs(turn) > 1e-4:
+        found.append(f"after is turned by {turn:.2f} degrees against before")
     if before.crs == after.crs:
         origin = _convert((np.zeros(1), np.zeros(1)), after, before)
         columns, rows = (float(axis[0]) for axis in origin)
@@ -288,6 +291,11 @@ def _differences(
         f"{window.width} x {window.height} ({share:.1f} % of before)"
     )
     return found
+
+
+def _turn(grid: Grid) -> float:
+    """The direction of a grid's rows, in degrees counter-clockwise from the first axis."""
+    return math.degrees(math.atan2(grid.transform.d, grid.transform.a))
 
 
 def _no_overlap(before: Grid, after: Grid) -> str:

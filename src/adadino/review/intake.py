@@ -8,6 +8,7 @@ whose row was deleted stays as it was.
 from __future__ import annotations
 
 import getpass
+import warnings
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
@@ -97,7 +98,9 @@ def read_layer(path: Path, crs: Any, notes: list[str]) -> gpd.GeoDataFrame:
     from pyogrio.errors import DataLayerError, DataSourceError
 
     try:
-        frame = gpd.read_file(path)
+        with warnings.catch_warnings():  # a GeoPackage may hold its style as a second layer
+            warnings.filterwarnings("ignore", message="More than one layer")
+            frame = gpd.read_file(path)
     except (DataSourceError, DataLayerError, OSError, ValueError) as error:
         raise InputError(f"cannot read polygons of {path}: {error}. Write it as .gpkg.") from error
     if not isinstance(frame, gpd.GeoDataFrame):

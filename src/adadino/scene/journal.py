@@ -154,10 +154,10 @@ def open_journal(
                 f"an earlier run left {found} finished rows in {folder}; go on with --resume, or "
                 "start again with --overwrite."
             )
-        if found and resume:
+        if resume and (found or _has_rows(folder)):
             begun = _begun(folder)
             _compare(wanted, begun, folder)
-        else:
+        if not (found and resume):
             _empty(folder)
             begun = wanted | {"outputs": outputs}
         for name in outputs:
@@ -194,6 +194,15 @@ def _rows_done(folder: Path, shape: tuple[int, int]) -> int:
     except (OSError, ValueError, IndexError):
         return 0
     return rows if 0 < rows <= min(height, there) else 0
+
+
+def _has_rows(folder: Path) -> bool:
+    """Whether rows of some shape are finished: another area of interest has another shape."""
+    try:
+        lines = (folder / "rows.txt").read_text().split("\n")[:-1]
+        return int(lines[-1]) > 0 and (folder / "rows.f32").stat().st_size > 0
+    except (OSError, ValueError, IndexError):
+        return False
 
 
 def _begun(folder: Path) -> Facts:

@@ -34,7 +34,7 @@ from adadino.geo.write.cog import (
     raster_writer,
 )
 from adadino.geo.write.layers import FORMATS, check_layer, write_layer
-from adadino.geo.write.qml import Kind, write_qml
+from adadino.geo.write.qml import Kind, qml_text, write_qml
 from adadino.geo.write.stac import no_place
 from adadino.scene.journal import Journal, clear_remnant, outputs_begun
 from adadino.scene.options import SceneOptions
@@ -129,7 +129,9 @@ class Targets:
             if where in seen:
                 raise WriteError(f"two outputs have the name {path}; choose another for one.")
             seen.add(where)
-            check_target(path, inputs=inputs, overwrite=overwrite or str(where) in ours)
+            # A style belongs to its output: left alone by an earlier one, it holds nothing up.
+            free = overwrite or str(where) in ours or path in self.styles
+            check_target(path, inputs=inputs, overwrite=free)
         for named, suffixes in (
             (self.vector, tuple(FORMATS)),
             (self.overview, (".png",)),
@@ -261,6 +263,6 @@ def open_mask(path: Path) -> Iterator[DatasetReader]:
 def write_vectors(frame: gpd.GeoDataFrame, targets: Targets) -> None:
     """Write the polygons, if they were asked for, and the styles of all outputs."""
     if targets.vector is not None:
-        write_layer(frame, targets.vector, overwrite=True)
+        write_layer(frame, targets.vector, overwrite=True, style=qml_text("polygons"))
     for path, kinds in targets.styles.items():
         write_qml(path, *kinds)

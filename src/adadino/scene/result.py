@@ -39,7 +39,7 @@ from adadino.geo.read.source import OpenFile, open_dataset
 from adadino.geo.write.cog import check_target
 from adadino.geo.write.layers import write_layer
 from adadino.geo.write.overview import SIDE, decimated_shape, write_overview
-from adadino.geo.write.qml import write_qml
+from adadino.geo.write.qml import qml_text, write_qml
 
 if TYPE_CHECKING:
     import geopandas as gpd
@@ -247,7 +247,7 @@ class SceneResult:
                 write_qml(folder / f"{kind}.qml", kind)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", VectorWarning)  # `save` says it, with the final name
-            write_layer(self.polygons, folder / "polygons.gpkg")
+            write_layer(self.polygons, folder / "polygons.gpkg", style=qml_text("polygons"))
         write_qml(folder / "polygons.qml", "polygons")
         try:
             self.write_overview(folder / "overview.png")

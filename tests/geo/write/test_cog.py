@@ -243,10 +243,10 @@ def test_one_style_serves_the_raster_and_the_polygons_of_one_name(tmp_path):
     write_qml(tmp_path / "change.qml", "mask", "polygons")
     root = ElementTree.parse(tmp_path / "change.qml").getroot()
     entries = root.findall("pipe/rasterrenderer[@type='paletted']/colorPalette/paletteEntry")
-    assert [(e.get("value"), e.get("alpha")) for e in entries] == [("0", "0"), ("1", "255")]
+    assert [(e.get("value"), e.get("alpha")) for e in entries] == [("0", "0"), ("1", "160")]
     options = {o.get("name"): o.get("value") for o in root.findall("renderer-v2//Option[@name]")}
     assert options["style"] == "no"
-    assert options["outline_color"] == "230,60,30,255"
+    assert options["outline_color"] == "122,18,0,255"
     assert root.findtext("layerGeometryType") == "2"
 
 

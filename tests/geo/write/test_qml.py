@@ -8,7 +8,7 @@ from xml.etree import ElementTree
 import pytest
 
 from adadino.geo.write.cog import CHANGE_COLOUR, MASK
-from adadino.geo.write.qml import write_qml
+from adadino.geo.write.qml import OUTLINE_COLOUR, write_qml
 
 RED = "#{:02x}{:02x}{:02x}".format(*CHANGE_COLOUR)
 
@@ -40,7 +40,7 @@ def test_a_mask_is_a_palette_of_no_change_and_change(tmp_path):
     entries = renderer_of(style(tmp_path, "mask"), "paletted").findall("colorPalette/paletteEntry")
     said = {e.get("value"): (e.get("color"), e.get("alpha"), e.get("label")) for e in entries}
     assert said["0"][1:] == ("0", "no change")
-    assert said["1"] == (RED, "255", "change")
+    assert said["1"] == (RED, "160", "change")
     # Nodata is the raster's business: QGIS leaves such pixels out before it looks at the palette.
     assert set(said) == {"0", "1"}
     assert MASK.nodata == 255
@@ -70,7 +70,7 @@ def test_polygons_are_outlines(tmp_path):
     assert layer.get("class") == "SimpleFill"
     options = {o.get("name"): o.get("value") for o in layer.findall("Option/Option")}
     assert options["style"] == "no"
-    assert options["outline_color"].startswith(",".join(map(str, CHANGE_COLOUR)))
+    assert options["outline_color"] == ",".join(map(str, (*OUTLINE_COLOUR, 255)))
     assert root.findtext("layerGeometryType") == "2"
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import hashlib
 import math
+import warnings
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -121,7 +122,9 @@ def _read(path: str) -> tuple[NDArray[np.object_], pyproj.CRS | None]:
     if not (Path(path).exists() or path.startswith("/vsi")):
         raise InputError(f"there is no file {path}; check the name.")
     try:
-        frame = gpd.read_file(path, engine="pyogrio")
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", message="More than one layer")
+            frame = gpd.read_file(path, engine="pyogrio")
     except (DataSourceError, ValueError, OSError) as error:
         raise InputError(
             f"cannot read {path} as polygons: {str(error).rstrip('.')}; give a GeoPackage, GeoJSON "

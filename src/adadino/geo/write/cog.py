@@ -58,6 +58,8 @@ class Layer:
 
 CHANGE_COLOUR = (230, 60, 30)
 """A strong orange red, which neither vegetation nor soil nor water has."""
+TRANSLUCENT = 160
+"""How much of 255 the colour of change covers what lies below."""
 
 MASK = Layer(
     description="change: 0 no, 1 yes, 255 nodata",
@@ -65,7 +67,8 @@ MASK = Layer(
     nodata=255,
     predictor="STANDARD",
     overviews="MODE",
-    colours={0: (0, 0, 0, 255), 1: (*CHANGE_COLOUR, 255), 255: (0, 0, 0, 0)},
+    # GeoTIFF keeps no transparency of colours; PNG and VRT do, and QGIS has it from the style.
+    colours={0: (0, 0, 0, 0), 1: (*CHANGE_COLOUR, TRANSLUCENT), 255: (0, 0, 0, 0)},
 )
 PROBABILITY = Layer(
     description="probability of change, 0 to 1",

@@ -9,9 +9,10 @@
 
 from __future__ import annotations
 
+import sqlite3
 import warnings
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -43,7 +44,8 @@ class _Format:
 
 _GEOJSON = _Format("GeoJSON")
 FORMATS = {
-    ".gpkg": _Format("GPKG"),
+    # Later versions make GDAL before 3.8, as in QGIS 3.22, warn at every opening.
+    ".gpkg": _Format("GPKG", {"VERSION": "1.2"}),
     ".geojson": _GEOJSON,
     ".json": _GEOJSON,
     ".fgb": _Format("FlatGeobuf"),
@@ -56,13 +58,17 @@ FORMATS = {
 }
 
 
-def write_layer(frame: gpd.GeoDataFrame, path: Path | str, *, overwrite: bool = False) -> None:
+def write_layer(
+    frame: gpd.GeoDataFrame, path: Path | str, *, overwrite: bool = False, style: str | None = None
+) -> None:
     """Write polygons as .gpkg, .geojson, .json, .fgb or .shp; an empty frame as an empty layer.
 
     Args:
         frame: Polygons, as `adadino.geo.polygons.vector.polygons` gives them.
         path: The file. A Shapefile is several files, of which the .shp appears last.
         overwrite: Whether a file that is there may be replaced.
+        style: QML to keep inside a GeoPackage, so that QGIS draws a file that was sent alone as
+            one with its .qml beside it. Other formats have no place for it.
     """
     path = Path(path)
     form = FORMATS.get(path.suffix.lower())
@@ -88,6 +94,8 @@ def write_layer(frame: gpd.GeoDataFrame, path: Path | str, *, overwrite: bool = 
     with beside(path) as folder:
         draft = folder / path.name
         _save(frame.rename(columns=form.names), draft, form.driver, options)
+        if style is not None and form.driver == "GPKG":
+            _keep_style(draft, style)
         for suffix in form.companions:
             _publish(draft.with_suffix(suffix), path.with_suffix(suffix))
         _publish(draft, path)
@@ -124,6 +132,22 @@ def _save(frame: gpd.GeoDataFrame, path: Path, driver: str, options: dict[str, s
             )
         except (DataSourceError, OSError) as error:
             raise WriteError(f"cannot write {path.name}: {error}. {WAY_OUT}") from error
+
+
+def _keep_style(path: Path, style: str) -> None:
+    """Add the table in which QGIS looks for a layer's style."""
+    columns = {
+        "f_table_catalog": "", "f_table_schema": "", "f_table_name": LAYER,
+        "f_geometry_column": "geom", "styleName": LAYER, "styleQML": style, "styleSLD": "",
+        "useAsDefault": 1, "description": "", "owner": "", "ui": None, "update_time": EPOCH,
+    }  # fmt: skip
+    names = ", ".join(columns)
+    places = ", ".join("?" * len(columns))
+    with closing(sqlite3.connect(path)) as base, base:
+        base.execute(f"CREATE TABLE layer_styles (id INTEGER PRIMARY KEY, {names})")
+        base.execute(
+            f"INSERT INTO layer_styles ({names}) VALUES ({places})", tuple(columns.values())
+        )
 
 
 @contextmanager

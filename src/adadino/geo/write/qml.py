@@ -12,10 +12,12 @@ from xml.etree import ElementTree
 from xml.etree.ElementTree import Element, SubElement
 
 from adadino.files import write_atomic
-from adadino.geo.write.cog import CHANGE_COLOUR
+from adadino.geo.write.cog import CHANGE_COLOUR, TRANSLUCENT
 
 Kind = Literal["mask", "probability", "polygons"]
 
+OUTLINE_COLOUR = (122, 18, 0)
+"""Dark enough to be seen on the translucent mask."""
 _RED = "#{:02x}{:02x}{:02x}".format(*CHANGE_COLOUR)
 
 
@@ -26,24 +28,31 @@ def write_qml(path: Path | str, *kinds: Kind) -> None:
         path: The output's name with the suffix `.qml`.
         kinds: `mask` or `probability` for a raster; `polygons`; or one of each.
     """
+    write_atomic(path, qml_text(*kinds))
+
+
+def qml_text(*kinds: Kind) -> str:
+    """The style of outputs, as `write_qml` writes it."""
     root = Element("qgis", version="3.22", styleCategories="AllStyleCategories")
     builders = {"mask": _mask, "probability": _probability, "polygons": _polygons}
     for kind in kinds:
         builders[kind](root)
     ElementTree.indent(root)
     doctype = "<!DOCTYPE qgis PUBLIC 'http://mrcc.com/qgis.dtd' 'SYSTEM'>\n"
-    write_atomic(path, doctype + ElementTree.tostring(root, encoding="unicode") + "\n")
+    return doctype + ElementTree.tostring(root, encoding="unicode") + "\n"
 
 
 def _mask(root: Element) -> None:
-    """Change in red; no change is transparent, so that the image below stays visible.
+    """Change in translucent red; no change is transparent, so that the image below stays visible.
 
     Nodata has no entry: the raster names its value, and QGIS draws no such pixel.
     """
     renderer = _raster(root, "paletted")
     palette = SubElement(renderer, "colorPalette")
     SubElement(palette, "paletteEntry", value="0", color="#000000", alpha="0", label="no change")
-    SubElement(palette, "paletteEntry", value="1", color=_RED, alpha="255", label="change")
+    SubElement(
+        palette, "paletteEntry", value="1", color=_RED, alpha=str(TRANSLUCENT), label="change"
+    )
 
 
 def _probability(root: Element) -> None:
@@ -87,12 +96,12 @@ def _raster(root: Element, renderer: str) -> Element:
 
 
 def _polygons(root: Element) -> None:
-    """A red outline and no fill: what changed stays visible inside."""
+    """A dark red outline and no fill: it shows on the mask, and what changed shows inside."""
     renderer = SubElement(root, "renderer-v2", type="singleSymbol", symbollevels="0")
     symbol = SubElement(SubElement(renderer, "symbols"), "symbol", name="0", type="fill", alpha="1")
     layer = SubElement(symbol, "layer", attrib={"class": "SimpleFill"}, enabled="1", locked="0")
     options = SubElement(layer, "Option", type="Map")
-    outline = ",".join(map(str, (*CHANGE_COLOUR, 255)))
+    outline = ",".join(map(str, (*OUTLINE_COLOUR, 255)))
     for name, value in {
         "style": "no",
         "outline_style": "solid",
