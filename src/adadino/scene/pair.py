@@ -101,10 +101,10 @@ def open_dates(
                 warnings.simplefilter("ignore", AdaDINOWarning)  # said when it was first opened
                 moved = open_pair(*paths, **kinds, shift=(shift.dy, shift.dx))
             reader = stack.enter_context(moved)
-        moved = (shift.dy, shift.dx) if registered else (0.0, 0.0)
+        kinds["shift"] = (shift.dy, shift.dx) if registered else (0.0, 0.0)
         yield OpenDates(
             *paths, names or paths, reader, shift, registered, (*notes, *found), moments,
-            _infrared(reader, partial(open_pair, *paths, **kinds | {"shift": moved})),
+            _infrared(reader, partial(open_pair, *paths, **kinds)),
             extent, open_file,
         )  # fmt: skip
 

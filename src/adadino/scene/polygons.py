@@ -84,7 +84,8 @@ def _to_border(shapes: NDArray[np.object_], grid: Grid) -> NDArray[np.float64]:
         top * down,
         (grid.height - bottom) * down,
     )
-    return np.round(np.maximum(np.minimum.reduce(sides), 0), 3)
+    nearest: NDArray[np.float64] = np.maximum(np.stack(sides).min(axis=0), 0).round(3)
+    return nearest
 
 
 class _Seen(NamedTuple):

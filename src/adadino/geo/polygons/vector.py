@@ -122,7 +122,7 @@ def sieved(
     area = areas(partial(_outlines, mask), found.components.count, grid)
     large = partial(_selected, partial(bands_of, mask, mask), found, area >= min_area, 0)
     if not fill:
-        yield from ((row, band) for row, band, _ in large())
+        yield from ((row, np.asarray(band, np.uint8)) for row, band, _ in large())
         return
     holes = label_bands(_backgrounds(large(), grid), width=width)
     pixel = 1.0 if grid.crs is None else abs(to_metres(grid).determinant)
