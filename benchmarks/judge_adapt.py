@@ -1,0 +1,131 @@
+"""Judge a map by script, adapt, predict again: F1 before and after on a scene that nobody judged.
+
+    python benchmarks/judge_adapt.py data/levir -o runs/judge-adapt
+
+The scenes are LEVIR-CD's as a panchromatic sensor of 1 m would see them: grey, and two pixels to
+one. Nobody has trained the bundled model on such images, nor on these scenes (25 to 30) at all.
+The reviewer is the truth: he judges the first 30 polygons that are proposed (right, if half of it
+changed) and draws the changes that the map lacks in the tiles that he has looked at.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import rasterio
+import torch
+from numpy.typing import NDArray
+from rasterio.features import geometry_mask, shapes
+
+from adadino.data.images import read_image, read_mask
+from adadino.metrics import Confusion
+from adadino.review import Review, start_review
+from adadino.scene import SceneOptions, predict_scene
+from adadino.training.adapt.judged import judged_tiles
+from adadino.training.adapt.options import AdaptOptions
+from adadino.training.adapt.run import adapt
+
+JUDGED, SCORED = (25, 26, 27, 28), (29, 30)
+POLYGONS = 30
+PLACE = {"crs": "EPSG:32650", "transform": rasterio.Affine(1, 0, 500_000, 0, -1, 4_000_000)}
+
+
+def write_scene(levir: Path, numbers: tuple[int, ...], folder: Path) -> NDArray[np.bool_]:
+    """Write both dates of some scenes side by side, in rows of two; returns the truth."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for role in ("A", "B"):
+        grey = _mosaic([_grey(read_image(_find(levir, role, n))) for n in numbers])
+        size = {"height": grey.shape[0], "width": grey.shape[1], "count": 1, "dtype": "uint8"}
+        with rasterio.open(folder / f"{role}.tif", "w", driver="GTiff", **size, **PLACE) as out:
+            out.write(grey, 1)
+    return _mosaic([read_mask(_find(levir, "label", n))[::2, ::2] for n in numbers])
+
+
+def judge(review: Review, truth: NDArray[np.bool_]) -> None:
+    """Judge the first polygons as the truth would, and draw what is missing around them."""
+    looked: set[tuple[int, int]] = set()
+    for proposal in review.next(POLYGONS):
+        outline = review.polygons[proposal.id].outline
+        inside = geometry_mask([outline], truth.shape, rasterio.Affine.identity(), invert=True)
+        verdict = "right" if truth[inside].mean() >= 0.5 else "wrong"
+        said = {"do": "judge", "shape": proposal.id, "verdict": verdict, "list": proposal.list}
+        review.act(said, by="truth")
+        centre = outline.centroid
+        looked.add((int(centre.y) // 256, int(centre.x) // 256))
+    with rasterio.open(review.folder / "mask.tif") as file:
+        mapped = file.read(1) == 1
+    for geometry, value in shapes(truth.astype(np.uint8)):
+        inside = geometry_mask([geometry], truth.shape, rasterio.Affine.identity(), invert=True)
+        row, col = (int(axis.mean()) // 256 for axis in np.nonzero(inside))
+        if value and (row, col) in looked and not mapped[inside].any() and inside.sum() >= 20:
+            review.act({"do": "draw", "geometry": geometry}, by="truth")
+
+
+def predict(folder: Path, output: str, model: str) -> dict[str, Path]:
+    """Predict a scene; returns its files."""
+    files = {"output": folder / f"{output}.tif", "probability": folder / f"{output}-p.tif"}
+    predict_scene(
+        folder / "A.tif", folder / "B.tif", model, **files, overwrite=True, device="cpu",
+        options=SceneOptions(),
+    )  # fmt: skip
+    return files
+
+
+def score(mask: Path, truth: NDArray[np.bool_]) -> dict[str, float]:
+    """Precision, recall and F1 of a mask over all pixels."""
+    with rasterio.open(mask) as file:
+        found = torch.from_numpy(file.read(1) == 1)
+    counts = Confusion.from_tensors(found, torch.from_numpy(truth))
+    return {name: getattr(counts, name) for name in ("precision", "recall", "f1")}
+
+
+def _find(levir: Path, role: str, number: int) -> Path:
+    return next((levir / role).glob(f"test_{number}.*"))
+
+
+def _grey(image: NDArray[np.uint8]) -> NDArray[np.uint8]:
+    luma = image.astype(np.float32) @ np.array([0.299, 0.587, 0.114], np.float32)
+    half = luma.reshape(luma.shape[0] // 2, 2, luma.shape[1] // 2, 2).mean(axis=(1, 3))
+    return np.rint(half).astype(np.uint8)
+
+
+def _mosaic(parts: list[NDArray[Any]]) -> NDArray[Any]:
+    rows = [np.concatenate(parts[i : i + 2], axis=1) for i in range(0, len(parts), 2)]
+    return np.concatenate(rows, axis=0)
+
+
+def main() -> None:
+    """Run it, and write run.json."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("levir", type=Path)
+    parser.add_argument("-o", "--output", type=Path, required=True)
+    given = parser.parse_args()
+    out: Path = given.output
+    truth = write_scene(given.levir, JUDGED, out / "judged")
+    unseen = write_scene(given.levir, SCORED, out / "scored")
+    files = predict(out / "judged", "old", "tiny")
+    before = score(predict(out / "scored", "old", "tiny")["output"], unseen)
+    review = start_review(
+        out / f"review-{time.time():.0f}", mask=files["output"], probability=files["probability"]
+    )
+    judge(review, truth)
+    dates = (str(out / "judged" / "A.tif"), str(out / "judged" / "B.tif"))
+    tiles = judged_tiles(review.folder, *dates, out / "mine")
+    found = adapt(
+        "tiny", tiles, out / "mine", AdaptOptions(anyway=True), overwrite=True,
+        progress=lambda done, total, text: print(f"\r{done}/{total} {text}", end="", flush=True),
+    )  # fmt: skip
+    after = score(predict(out / "scored", "new", str(out / "mine"))["output"], unseen)
+    said = {"review": review.summary(), "adapted": found.as_dict(), "before": before}
+    said |= {"after": after}
+    (out / "run.json").write_text(json.dumps(said, indent=2) + "\n", encoding="utf-8")
+    print(f"\nF1 {100 * before['f1']:.1f} before, {100 * after['f1']:.1f} after. {found.sentence}")
+
+
+if __name__ == "__main__":
+    main()
