@@ -35,7 +35,15 @@ from adadino.model.weights import (
     read_backbone,
 )
 from adadino.peers import PEERS
-from adadino.source import FORMAT, SETTINGS, WEIGHTS, ancestors, find_checkpoint, read_settings
+from adadino.source import (
+    FORMAT,
+    SETTINGS,
+    WEIGHTS,
+    ancestors,
+    find_checkpoint,
+    read_settings,
+    temperature,
+)
 
 
 def trained_tensors(model: Detector, *, with_backbone: bool = False) -> dict[str, Tensor]:
@@ -92,6 +100,8 @@ def save(
     said = {**(extra or {}), "format": FORMAT, "model": schema.to_dict(model.config)}
     if model.ancestors:
         said["ancestors"] = list(model.ancestors)
+    if model.temperature != 1.0:
+        said["calibration"] = {**said.get("calibration", {}), "temperature": model.temperature}
     # Both files are complete before either takes its place: they must agree.
     with atomic(folder / SETTINGS) as settings, atomic(folder / WEIGHTS) as weights:
         settings.write_text(json.dumps(said, indent=2) + "\n", encoding="utf-8")
@@ -149,6 +159,7 @@ def load(
     model.came_with_backbone = carried
     model.ancestors = ancestors(settings)
     model.domain = Domain.of_card(settings, path)
+    model.temperature = temperature(settings, path)
     return model.to(device).eval()
 
 

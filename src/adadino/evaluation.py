@@ -123,7 +123,8 @@ def evaluate(
             if protocol.swap:
                 pair.reverse()
             logits = model(*pair, k=protocol.k).logits
-            probability = logits.float().softmax(1)[:, 1]
+            odds = logits.float() / getattr(model, "temperature", 1.0)  # as predict writes them
+            probability = odds.softmax(1)[:, 1]
             if not probability.isfinite().all():  # it would count as unchanged
                 raise WeightsError(
                     f"the model has no number for one of the pairs {dataset.names[indices[0]]} to "

@@ -136,6 +136,22 @@ def _is_file(path: Path) -> bool:
     return os.path.isfile(path)  # noqa: PTH113, pathlib raises for names that are too long
 
 
+def temperature(settings: dict[str, Any], path: Path) -> float:
+    """What a checkpoint's log-odds are divided by; 1 for one that was not calibrated.
+
+    Raises:
+        WeightsError: It is no number from 0.01 to 100.
+    """
+    said = settings.get("calibration", {"temperature": 1.0})
+    value = said.get("temperature") if isinstance(said, dict) else None
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0.01 <= value <= 100:
+        raise WeightsError(
+            f"{path} has the calibration {said!r}; a temperature is a number from 0.01 to 100. "
+            "Calibrate the model again."
+        )
+    return float(value)
+
+
 def ancestors(settings: dict[str, Any]) -> tuple[dict[str, Any], ...]:
     """The trained models that a checkpoint's training started from, the oldest first."""
     said = settings.get("ancestors")

@@ -47,6 +47,7 @@ VERBS = (
     "judge",
     "assess",
     "adapt",
+    "calibrate",
     "info",
     "synthesize",
     "prepare",

@@ -130,6 +130,8 @@ def _used(used: Mapping[str, Any]) -> Iterator[str]:
     if used["aoi"] is not None:
         size = "" if used["aoi_m2"] is None else f", {used['aoi_m2']:,.0f} m2"
         yield f"area of interest: {used['aoi']}{size}"
+    if used["temperature"] is not None:
+        yield f"probabilities: calibrated, temperature {used['temperature']:g}"
     for mask in used["masks"] or ():
         yield f"mask: {mask}"
 

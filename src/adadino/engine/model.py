@@ -38,7 +38,7 @@ class Engine(Detector):
     ) -> None:
         super().__init__()
         self.config, self.stride, self.precision = model.config, model.stride, precision
-        self.domain = model.domain
+        self.domain, self.temperature = model.domain, model.temperature
         dtype = torch.float32 if precision == "fp32" else torch.bfloat16
         kind: Kind | None = precision if precision in ("fp8", "int8") else None
         self.dtype = dtype

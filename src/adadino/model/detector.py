@@ -78,6 +78,8 @@ class Detector(nn.Module):
     """What height and width are padded to."""
     precision: str | None = None
     """The arithmetic of an engine: fp32, bf16, fp8 or int8. None for a plain model."""
+    temperature: float = 1.0
+    """What log-odds are divided by, so that probabilities are calibrated; 1 leaves them alone."""
     domain: Domain | None = None
     """What it was trained on, if its card says."""
     came_with_backbone: bool = False
@@ -123,7 +125,12 @@ class Detector(nn.Module):
     ) -> Tensor:
         """Probability of change (B, H, W), float32, of batches as `forward` takes them."""
         output: Output = self(before, after, k=k, chunks=chunks)
-        return output.logits.softmax(1)[:, 1]
+        return self.calibrated(output.logits)
+
+    def calibrated(self, logits: Tensor) -> Tensor:
+        """Logits (B, 2, H, W) -> probability of change (B, H, W), calibrated if the model is."""
+        scaled = logits if self.temperature == 1.0 else logits / self.temperature
+        return scaled.softmax(1)[:, 1]
 
     @torch.inference_mode()
     def predict(

@@ -101,6 +101,7 @@ class Forward:
             "ADADINO_ENGINE": self.engine,
             "ADADINO_K": config.bscs.k if ours else None,
             "ADADINO_SELECTION": self._selection if ours else None,
+            "ADADINO_TEMPERATURE": None if self.model.temperature == 1 else self.model.temperature,
         }
 
     @property
@@ -152,7 +153,7 @@ class Forward:
         return started
 
     def _launch(self, tiles: Sequence[Images]) -> Pending:
-        probability = self._run(tiles).logits.softmax(1)[:, 1].float()
+        probability = self.network.calibrated(self._run(tiles).logits).float()
         if self.device.type != "cuda":
             return Pending(probability.cpu(), None)
         host = torch.empty(probability.shape, pin_memory=True)
@@ -225,6 +226,8 @@ class Forward:
 def model_digest(network: Detector) -> str:
     """Name a model by its configuration and the bytes of its tensors."""
     digest = hashlib.sha256(schema.identity_repr(network.config).encode())
+    if network.temperature != 1.0:
+        digest.update(f"temperature {network.temperature!r}".encode())
     for name, tensor in network.state_dict().items():
         digest.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}".encode())
         flat = tensor.detach().cpu().contiguous().flatten()

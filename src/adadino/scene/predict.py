@@ -190,6 +190,7 @@ def _predict(
         with all_or_none(targets):
             found = _write(journal, targets, pair, options, tags)
             used = scene_used(pair, forward.domain)
+            used["temperature"] = forward.tags().get("ADADINO_TEMPERATURE")
             result = dataclasses.replace(found, fit=fit, used=used)
             undated = _present(result, targets, tags, pair)
             notes = (*pair.warnings, *fit.sentences, *forward.warnings)
