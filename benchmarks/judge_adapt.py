@@ -104,6 +104,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("levir", type=Path)
     parser.add_argument("-o", "--output", type=Path, required=True)
+    parser.add_argument("--steps", type=int, default=AdaptOptions.steps)
+    parser.add_argument("--folds", type=int, default=AdaptOptions.folds)
     given = parser.parse_args()
     out: Path = given.output
     truth = write_scene(given.levir, JUDGED, out / "judged")
@@ -117,7 +119,8 @@ def main() -> None:
     dates = (str(out / "judged" / "A.tif"), str(out / "judged" / "B.tif"))
     tiles = judged_tiles(review.folder, *dates, out / "mine")
     found = adapt(
-        "tiny", tiles, out / "mine", AdaptOptions(anyway=True), overwrite=True,
+        "tiny", tiles, out / "mine",
+        AdaptOptions(anyway=True, steps=given.steps, folds=given.folds),
         progress=lambda done, total, text: print(f"\r{done}/{total} {text}", end="", flush=True),
     )  # fmt: skip
     after = score(predict(out / "scored", "new", str(out / "mine"))["output"], unseen)
