@@ -31,6 +31,22 @@ def test_a_judged_sample_gives_figures_with_intervals(sample, adadino):
     assert "Olofsson et al. 2014" in said.out
 
 
+@pytest.mark.parametrize("suffix", [".html", ".pdf"])
+def test_the_report_is_one_file(sample, tmp_path, adadino, suffix):
+    judge(sample, world()[1])
+    path = tmp_path / f"report{suffix}"
+    said = adadino("assess", "estimate", sample, "--report", path, "--map", tmp_path / "map.tif")
+    assert said.code == 0, said.err
+    if suffix == ".html":
+        text = path.read_text()
+        assert "The area of change is" in text
+        assert "Error matrix" in text
+        assert "data:image" in text
+    else:
+        assert path.read_bytes().startswith(b"%PDF")
+    assert "exists" in adadino("assess", "estimate", sample, "--report", path).err
+
+
 def test_a_sample_that_nobody_judged_is_a_sentence(sample, adadino):
     said = adadino("assess", "estimate", sample)
     assert said.code == 1

@@ -61,17 +61,32 @@ def sample(
 @group.command("estimate")
 def estimate(
     sample: Annotated[Path, typer.Argument(help="The judged sample: .gpkg.")],
+    report: Annotated[
+        Path | None, typer.Option(help="A one-page report to write: .html or .pdf.")
+    ] = None,
+    map: Annotated[
+        Path | None, typer.Option(help="The change mask, to show in the report.")
+    ] = None,
+    overwrite: Overwrite = False,
     json: Json = False,
 ) -> None:
     """Estimate accuracies and the area of change from a judged sample."""
     from adadino.accuracy import read_sample
+    from adadino.accuracy.report import write_report
     from adadino.accuracy.sample import facts
+    from adadino.errors import WriteError
 
+    if report is not None and report.exists() and not overwrite:
+        raise WriteError(f"{report} exists; choose another name, or --overwrite.")
     judged = read_sample(sample)
+    if report is not None:
+        write_report(judged, report, mask=map)
     if json:
-        print_json(facts(judged))
+        print_json({**facts(judged), "outputs": [] if report is None else [report]})
         return
     _show(judged)
+    if report is not None:
+        typer.echo(f"wrote {report}")
 
 
 def _show(judged: Judged) -> None:
