@@ -103,6 +103,7 @@ def model_facts(
         "licence": {"code": "Apache-2.0", "backbone": config.backbone.licence if dino else None},
         "depths": None if bscs is None else config.depths,
         "taps": config.taps if dino else None,
+        "domain": _domain(model) if trained else None,
         "card": _card(model),
         "next": _next(model, name, config),
     }
@@ -150,6 +151,17 @@ def _preset_of_weights(backbone: str) -> str:
     from adadino.model.weights import read_backbone
 
     return read_backbone(backbone).config.name
+
+
+def _domain(model: str | None) -> dict[str, Any] | None:
+    """What a trained model was trained on, if its card says."""
+    from adadino.domain import Domain
+    from adadino.source import read_settings
+
+    if model is None:
+        return None
+    domain = Domain.of_card(read_settings(model), model)
+    return None if domain is None else domain.as_card()
 
 
 def _card(model: str | None) -> str | None:
@@ -249,6 +261,11 @@ def show(card: dict[str, Any]) -> None:
     licence = card["licence"]
     backbone = "" if licence["backbone"] is None else f"; backbone weights: {licence['backbone']}"
     typer.echo(f"code: {licence['code']}{backbone}")
+    if card["domain"] is not None:
+        low, high = card["domain"]["resolution_m"]
+        typer.echo(
+            f"ground resolution: trained on {low:g} to {high:g} m; predict says when outside"
+        )
     if card["card"] is not None:
         typer.echo(f"card, with data, scores and limits: {card['card']}")
     typer.echo(f"next: {card['next']}")

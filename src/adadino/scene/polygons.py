@@ -51,6 +51,7 @@ def find_polygons(
     with open_mask(mask) as raster:
         pieces = trace(raster, journal)
         frame = rows(pieces, grid, min_area=options.min_area, simplify=options.simplify)
+        frame = frame.assign(prob_min=0.0, brightness=0.0)  # an empty layer has its columns, too
         if len(frame):
             seen = _look(raster, journal, pair)
             place = {at: i for i, at in enumerate(zip(seen.row, seen.col, strict=True))}
