@@ -3,12 +3,14 @@
 In reading order:
 
 - `predict` tells the story; `options` holds its settings and their defaults.
-- `pair` checks the two dates, opens them on one grid and registers them.
+- `extent` says where and when; `pair` checks the two dates, opens them on one grid and registers
+  them; `fit` compares them with what the model knows.
 - `tiles` reads ahead in threads; `stream` sends tiles through the model (`adadino.runtime`) and
   blends the answers into rows; `pace` reports how far it is.
 - `journal` keeps finished rows on disk, so that a killed run goes on; `facts` says what they depend
   on, and what the rasters say of themselves.
-- `outputs` makes files of the rows; `result` is what the caller gets.
+- `outputs` makes files of the rows, `polygons` outlines and describes the changes; `result` is what
+  the caller gets.
 
 What flows: windows of both dates, tiles, probabilities, rows, files. Names are imported when first
 used, so that the command line reads the settings without rasterio.
