@@ -171,6 +171,8 @@ def check_kernels(device: torch.device, dim: int, hidden: int, heads: int) -> It
             tokens = randn(3, 5 + side**2, 3 * dim, dtype=dtype)
             given = {"heads": heads, "prefix": 5}
             yield check(f"attention {5 + side**2}", block.attention, tokens, turn, **given)
+            name = f"attention {5 + side**2}, learned positions"
+            yield check(name, block.attention, tokens, None, **given)
         weights = randn(16, 96, dim, dtype=dtype), randn(16, 96, dtype=dtype)
         down = randn(16, 96, dim, dtype=dtype)
         yield check("gather", gathered, *weights, down, None, within=1e-6)

@@ -1,19 +1,23 @@
-"""`export`: write a model as one checked file, or raise an error and leave no file."""
+"""`export`: write a model as one file, or raise an error and leave no file.
+
+The file is compared with the model it came from, on random images, before it gets its name.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from os import PathLike
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.export import ExportedProgram
 
 from adadino.errors import AdaDINOError, ConfigError
-from adadino.export.check import SHAPES, TOLERANCE, Float, Run, refuse, worst_difference
 from adadino.export.freeze import Pairs, choose_chunks, freeze_chunks
 from adadino.export.metadata import as_text, deepness, metadata_of
 from adadino.export.options import ExportOptions
@@ -24,6 +28,15 @@ from adadino.model.adadino import AdaDINO
 from adadino.model.detector import Detector
 from adadino.scene.options import SceneOptions
 
+Float = NDArray[np.float32]
+Run = Callable[[Float, Float], Float]
+"""Two batches of images (B, 3, H, W) in, the probability of change (B, H, W) out."""
+
+TOLERANCE = {"fp32": 5e-4, "fp16": 2e-2}
+"""How far a probability may be from the model's. AdaDINO's are 1e-6 off; TinyCD normalises maps
+that hardly vary, and is itself 1e-4 away from what it would compute in float64."""
+SHAPES = ((1, 64, 64), (3, 77, 109), (2, 128, 96))
+"""Batches, heights and widths to compare; one is no multiple of the stride."""
 LARGEST_ONNX = 2**31 - 2**20
 """Bytes of the largest ONNX file; it is one protocol buffer."""
 
@@ -96,8 +109,8 @@ def export(
     with sole_writer(path, "export"), atomic(path) as part:
 
         def compared(run: Run) -> dict[str, Any]:
-            worst = worst_difference(run, model, k=k, chunks=chunks, shapes=shapes)
-            refuse(path, worst, tolerance, hint=_hint(options))
+            worst = _worst_difference(run, model, k=k, chunks=chunks, shapes=shapes)
+            _refuse(path, worst, tolerance, hint=_hint(options))
             return metadata | {"worst_difference": worst}
 
         said = write(part, pair, options, size, compared)
@@ -199,3 +212,40 @@ def _write_onnx(
         entry.key, entry.value = name, text
     part.write_bytes(proto.SerializeToString())
     return said
+
+
+def _worst_difference(
+    run: Run,
+    model: Detector,
+    *,
+    k: int | None,
+    chunks: Tensor | None,
+    shapes: Iterable[tuple[int, int, int]],
+) -> float:
+    """The largest difference of a probability over random images of all the shapes."""
+    # The same images every time: the file records the difference, and exporting twice must give the
+    # same file.
+    draw, worst = np.random.default_rng(0), 0.0
+    for batch, height, width in shapes:
+        before, after = draw.random((2, batch, 3, height, width), np.float32)
+        with torch.inference_mode():
+            images = map(torch.from_numpy, (before, after))
+            expected = model.probability(*images, k=k, chunks=chunks).numpy()
+        got = run(before, after)
+        if got.shape != expected.shape or not np.isfinite(got).all():
+            return float("inf")
+        worst = max(worst, float(np.abs(got - expected).max()))
+    return worst
+
+
+def _refuse(path: Path, worst: float, tolerance: float, *, hint: str) -> None:
+    """Refuse a file that disagrees with its model.
+
+    Raises:
+        AdaDINOError: The difference is above the tolerance.
+    """
+    if not worst <= tolerance:
+        raise AdaDINOError(
+            f"{path} was not written: its probabilities differ from the model's by up to "
+            f"{worst:.2g}, more than {tolerance:g}. {hint}"
+        )

@@ -71,6 +71,24 @@ def rope_(qkv: Tensor, cos: Tensor, sin: Tensor, *, heads: int, queries: bool = 
 
 
 @triton.jit
+def _queries(
+    base, cos, sin, row, channel, there, D: tl.constexpr, DIM: tl.constexpr, TURN: tl.constexpr
+):
+    HALF: tl.constexpr = DIM // 2
+    q = tl.load(base + row * 3 * D + channel, mask=there, other=0.0)
+    if TURN:
+        # A query beside itself with its halves exchanged: what the rotation mixes in.
+        partner = (channel + HALF) % DIM
+        mixed = tl.load(base + row * 3 * D + partner, mask=there, other=0.0).to(tl.float32)
+        table = row * DIM + channel % HALF
+        c = tl.load(cos + table, mask=there, other=0.0)
+        s = tl.load(sin + table, mask=there, other=0.0)
+        mixed = tl.where(channel < HALF, -mixed, mixed)
+        q = (q.to(tl.float32) * c + mixed * s).to(base.dtype.element_ty)
+    return q
+
+
+@triton.jit
 def _attention(
     qkv,
     cos,
@@ -88,21 +106,10 @@ def _attention(
 ):
     image, head = tl.program_id(1) // HEADS, tl.program_id(1) % HEADS
     D: tl.constexpr = HEADS * DIM
-    HALF: tl.constexpr = DIM // 2
     base = qkv + image.to(tl.int64) * TOKENS * 3 * D + head * DIM
     channel = tl.arange(0, DIM)[None]
     row = (tl.program_id(0) * QUERIES + tl.arange(0, QUERIES))[:, None]
-    there = row < TOKENS
-    q = tl.load(base + row * 3 * D + channel, mask=there, other=0.0)
-    if TURN:
-        # A query beside itself with its halves exchanged: what the rotation mixes in.
-        partner = (channel + HALF) % DIM
-        mixed = tl.load(base + row * 3 * D + partner, mask=there, other=0.0).to(tl.float32)
-        table = row * DIM + channel % HALF
-        c = tl.load(cos + table, mask=there, other=0.0)
-        s = tl.load(sin + table, mask=there, other=0.0)
-        mixed = tl.where(channel < HALF, -mixed, mixed)
-        q = (q.to(tl.float32) * c + mixed * s).to(qkv.dtype.element_ty)
+    q = _queries(base, cos, sin, row, channel, row < TOKENS, D, DIM, TURN)
 
     top = tl.full([QUERIES], -1e30, tl.float32)
     total = tl.zeros([QUERIES], tl.float32)
@@ -137,7 +144,7 @@ def _attention(
         y = tl.dot(p.to(v.dtype), v, y * fade[:, None], input_precision="ieee")
         top = higher
     at = out + (image.to(tl.int64) * TOKENS + row) * D + head * DIM + channel
-    tl.store(at, (y / total[:, None]).to(out.dtype.element_ty), mask=there)
+    tl.store(at, (y / total[:, None]).to(out.dtype.element_ty), mask=row < TOKENS)
 
 
 def attention(qkv: Tensor, rope: Rope | None, *, heads: int, prefix: int) -> Tensor:
