@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import ast
 import os
+import signal
+import subprocess
 from pathlib import Path
 
 import pytest
 
 from tests.qgis.conftest import PLUGIN, ends, script  # isort: skip  (puts the plugin on the path)
+from adadino_change.command import run
 from adadino_change.command.abilities import check_able, options_of, version_of
 from adadino_change.command.arguments import Call
 from adadino_change.command.errors import CancelledError, CommandError
@@ -236,3 +239,25 @@ def test_a_model_that_is_gone_is_said(tmp_path):
     for gone in (str(tmp_path / "gone"), "model.onnx", "./mine"):
         with pytest.raises(CommandError, match="There is no model at"):
             check_model(gone)
+
+
+def test_on_windows_the_whole_tree_is_ended_without_what_only_posix_has(tmp_path, monkeypatch):
+    words = [str(script(tmp_path / "adadino", ENDLESS)), str(tmp_path / "child")]
+    process = subprocess.Popen(words, stderr=subprocess.PIPE, text=True, start_new_session=True)
+    process.stderr.readline()
+    asked = []
+    monkeypatch.setattr(run.sys, "platform", "win32")
+    monkeypatch.delattr(run.os, "killpg")
+    monkeypatch.delattr(run.signal, "SIGKILL")
+    monkeypatch.setattr(subprocess, "CREATE_NEW_PROCESS_GROUP", 512, raising=False)
+    monkeypatch.setattr(subprocess, "CREATE_NO_WINDOW", 134217728, raising=False)
+    monkeypatch.setattr(subprocess, "run", lambda words, **options: asked.append((words, options)))
+    run.end_tree(process)
+    [(words, options)] = asked
+    assert Path(words[0].replace("\\", "/")).name == "taskkill.exe"
+    assert words[1:] == ["/F", "/T", "/PID", str(process.pid)]
+    assert options["creationflags"] == 512 | 134217728
+    assert process.returncode is not None  # ended even where taskkill does nothing
+    process.stderr.close()
+    monkeypatch.undo()
+    os.kill(int((tmp_path / "child").read_text()), signal.SIGKILL)

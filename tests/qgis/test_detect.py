@@ -138,3 +138,16 @@ def test_an_older_command_is_named_with_the_way_out(qgis, dates, tmp_path):
     assert (
         "is adadino 0.1.0, whose `predict` does not know --overwrite" in done.stderr + done.stdout
     )
+
+
+def test_a_batch_writes_every_row(qgis, command, model, dates, tmp_path):
+    said = qgis.inside("batch.py", command, *dates, model, tmp_path, "finish")
+    assert said["files"] == ["0.tif", "1.tif"]
+
+
+def test_a_batch_is_cancelled_while_the_command_runs(qgis, dates, tmp_path):
+    endless = script(tmp_path / "adadino", NEWER)
+    said = qgis.inside("batch.py", endless, *dates, "", tmp_path, "cancel")
+    assert said["files"] == []
+    assert said["seconds"] < 60  # it would have run for twenty minutes
+    assert ends(int(Path(f"{dates[1]}.child").read_text()))

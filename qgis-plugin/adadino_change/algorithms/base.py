@@ -15,6 +15,7 @@ from qgis.core import (
     QgsProcessingParameterDefinition,
     QgsRasterLayer,
 )
+from qgis.PyQt.QtCore import QCoreApplication, QThread
 from qgis.PyQt.QtGui import QIcon
 
 from ..command.abilities import check_able, version_of
@@ -185,9 +186,21 @@ class CommandAlgorithm(QgsProcessingAlgorithm):
         feedback.pushInfo(f"adadino {version_of(command)}")
         feedback.pushCommandInfo(shlex.join(words))
         report = _Report(feedback, self.in_dialog)
-        finished = run_command(words, on_line=report, is_cancelled=feedback.isCanceled)
+        finished = run_command(words, on_line=report, is_cancelled=lambda: _is_cancelled(feedback))
         feedback.setProgress(100)
         return finished
+
+
+def _is_cancelled(feedback: QgsProcessingFeedback) -> bool:
+    """Whether the user pressed Cancel.
+
+    QGIS runs a batch in the thread of its windows. There the button works only if somebody looks
+    after the windows now and then.
+    """
+    app = QCoreApplication.instance()
+    if app is not None and QThread.currentThread() == app.thread():
+        app.processEvents()
+    return feedback.isCanceled()
 
 
 class _Report:
@@ -206,5 +219,5 @@ class _Report:
                 self.feedback.setProgressText(line.text)
         elif line.kind == "warning":
             self.feedback.pushWarning(self.in_dialog(line.text))
-        elif line.text:
+        elif line.kind == "text" and line.text:  # an error is what the run ends with
             self.feedback.pushInfo(line.text)

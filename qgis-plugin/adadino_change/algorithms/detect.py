@@ -48,6 +48,7 @@ class DetectChange(CommandAlgorithm):
         "--scale": "SCALE",
         "--dates": "DATE_BEFORE",
         "--model": "MODEL",
+        "--gsd": "GSD",
     }
 
     def initAlgorithm(self, configuration: dict[str, Any] | None = None) -> None:
@@ -57,7 +58,11 @@ class DetectChange(CommandAlgorithm):
         self.add_place()
         self.addParameter(model())
         self.addParameter(
-            optional_number("MIN_AREA", "Smallest change to keep, in square metres", least=0.0)
+            optional_number(
+                "MIN_AREA",
+                "Smallest change to keep, in square metres (pixels without a CRS)",
+                least=0.0,
+            )
         )
         self.add_settings()
         self.add_results()
@@ -84,6 +89,7 @@ class DetectChange(CommandAlgorithm):
             QgsProcessingParameterDateTime(
                 "DATE_AFTER", "Date of the image after", type=date, optional=True
             ),
+            optional_number("GSD", "Resample to pixels of so many metres", least=0.0),
             QgsProcessingParameterBoolean(
                 "REGISTER", "Correct a shift between the images", defaultValue=False
             ),
@@ -163,7 +169,7 @@ class DetectChange(CommandAlgorithm):
     ) -> None:
         """Pass on what the user set, and nothing else: the command has the defaults."""
         call.add("--model", self.model(parameters, context))
-        for name in ("MIN_AREA", "THRESHOLD"):
+        for name in ("MIN_AREA", "THRESHOLD", "GSD"):
             value = self.number(parameters, name, context)
             call.add(f"--{name.lower().replace('_', '-')}", value)
         call.add("--bands", self.parameterAsString(parameters, "BANDS", context))
