@@ -248,7 +248,6 @@ def test_on_windows_the_whole_tree_is_ended_without_what_only_posix_has(tmp_path
     asked = []
     monkeypatch.setattr(run.sys, "platform", "win32")
     monkeypatch.delattr(run.os, "killpg")
-    monkeypatch.delattr(run.signal, "SIGKILL")
     monkeypatch.setattr(subprocess, "CREATE_NEW_PROCESS_GROUP", 512, raising=False)
     monkeypatch.setattr(subprocess, "CREATE_NO_WINDOW", 134217728, raising=False)
     monkeypatch.setattr(subprocess, "run", lambda words, **options: asked.append((words, options)))
