@@ -12,6 +12,7 @@ from adadino import paper
 from adadino.benchmark.cost import gflops
 from adadino.config import PRESETS, Config, CPGRConfig
 from adadino.engine import optimize
+from adadino.export.portable import PairGraph, portable
 from adadino.model.adadino import AdaDINO
 from adadino.model.cpgr import CPGR, Stage, attention_block
 from adadino.model.lineage import MARGIN, WINDOW, ConvFFN, DifferentialAttention, ScaleNorm
@@ -147,6 +148,8 @@ def test_any_size_and_the_engine_agree(small, size):
     before, after = torch.rand(2, 2, 3, *size)
     expected = model(before, after)
     assert expected.logits.shape == (2, 2, *size)
+    exported = PairGraph(portable(model), k=model.bscs.k)(before, after)
+    assert (exported - expected.logits.softmax(1)[:, 1]).abs().max() < 1e-5
     got = optimize(model, precision="fp32")(before, after)
     assert (got.logits - expected.logits).abs().max() < 1e-4 * expected.logits.abs().max()
 

@@ -34,6 +34,27 @@ GLOBAL = (5, 4)
 """Levels at which attention is global."""
 
 
+def cut_windows(x: Tensor, counts: tuple[int, int], margin: int) -> Tensor:
+    """Cut a map into windows that reach beyond their sides; the map's edge is repeated.
+
+    Args:
+        x: The map (B, C, h, w).
+        counts: Rows and columns of windows, which cover the map.
+        margin: Places that a window has beyond its own, on every side.
+
+    Returns:
+        The windows (B, m, n, C, r, r), r = WINDOW + 2 margin.
+    """
+    reach = torch.arange(-margin, WINDOW + margin, device=x.device)
+    for dim, count in zip((2, 3), counts, strict=True):
+        starts = WINDOW * torch.arange(count, device=x.device)[:, None]
+        places = (starts + reach).clamp(min=0).clamp(max=x.shape[dim] - 1)
+        x = x.index_select(dim, places.flatten())
+    # (B, C, m*r, n*r) -> (B, C, m, r, n, r) -> (B, m, n, C, r, r)
+    r = len(reach)
+    return x.unflatten(3, (-1, r)).unflatten(2, (-1, r)).permute(0, 2, 4, 1, 3, 5)
+
+
 class ScaleNorm(nn.Module):
     """Divide the channels of a map by their standard deviation, and scale each."""
 
@@ -90,8 +111,10 @@ class DifferentialAttention(nn.Module):
             y = self.attend(*(self.split(t[:, None]) for t in (q, k, v)))  # (B, 1, heads, hw, 2d)
             return self.proj(y.movedim(3, -1).flatten(1, 3).unflatten(2, (h, w)))
         # (B, 2C, h, w) -> (B, m, n, 2C, s, t), one window after the other
-        windows = [self.sizes.around(q, WINDOW, 0)]
-        windows += [self.sizes.around(t, WINDOW, MARGIN) for t in (k, v)]
+        counts = self.sizes.parts(h, WINDOW), self.sizes.parts(w, WINDOW)
+        windows = [
+            cut_windows(t, counts, margin) for t, margin in ((q, 0), (k, MARGIN), (v, MARGIN))
+        ]
         m, n = windows[0].shape[1:3]
         y = self.attend(*(self.split(t.flatten(1, 2)) for t in windows))  # (B, mn, heads, ss, 2d)
         y = y.unflatten(1, (m, n)).unflatten(-2, (WINDOW, WINDOW))  # (B, m, n, heads, s, t, 2d)

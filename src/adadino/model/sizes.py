@@ -7,7 +7,6 @@ tests/test_export.py holds the two equal.
 
 from __future__ import annotations
 
-import torch
 import torch.nn.functional as F
 from torch import Tensor
 
@@ -59,27 +58,6 @@ class Sizes:
     def parts(self, size: int, part: int) -> int:
         """How many parts cover a size."""
         return -(-size // part)
-
-    def around(self, x: Tensor, side: int, margin: int) -> Tensor:
-        """Cut a map into windows that reach beyond their sides; the map's edge is repeated.
-
-        Args:
-            x: The map (B, C, h, w).
-            side: Rows and columns from one window to the next.
-            margin: Rows and columns that a window has beyond them, on every side.
-
-        Returns:
-            The windows (B, m, n, C, side + 2 margin, side + 2 margin).
-        """
-        reach = torch.arange(-margin, side + margin, device=x.device)
-        for dim in (2, 3):
-            size, count = x.shape[dim], self.parts(x.shape[dim], side)
-            starts = side * torch.arange(count, device=x.device)[:, None]
-            places = (starts + reach).clamp(min=0).clamp(max=size - 1)
-            x = x.index_select(dim, places.flatten())
-        # (B, C, m*r, n*r) -> (B, C, m, r, n, r) -> (B, m, n, C, r, r)
-        r = len(reach)
-        return x.unflatten(3, (-1, r)).unflatten(2, (-1, r)).permute(0, 2, 4, 1, 3, 5)
 
     def crop(self, x: Tensor, height: int, width: int) -> Tensor:
         """The first rows and columns of a map."""
