@@ -13,6 +13,7 @@ __version__ = "0.2.0.dev0"
 __all__ = [
     "AdaDINO",
     "AdaDINOError",
+    "Client",
     "Config",
     "from_pretrained",
     "load",
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from adadino.checkpoint import load
+    from adadino.client import Client
     from adadino.config import Config
     from adadino.engine import optimize
     from adadino.errors import AdaDINOError
@@ -40,6 +42,7 @@ if TYPE_CHECKING:
 _HOMES = {
     "AdaDINO": "adadino.model.adadino",
     "AdaDINOError": "adadino.errors",
+    "Client": "adadino.client",
     "Config": "adadino.config",
     "from_pretrained": "adadino.pretrained",
     "load": "adadino.checkpoint",

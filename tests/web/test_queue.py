@@ -30,13 +30,13 @@ def manager(tmp_path, **limits):
 def test_jobs_survive_a_restart_and_half_uploads_do_not(tmp_path):
     store = JobStore(tmp_path)
     job = add(store, created=3)
-    store.change(job.id, state="done", result={"x": 1})
+    store.change(job.id, state="done", result={"change_fraction": 0.1})
     _, draft = store.draft()
     (tmp_path / ("x" * 22)).mkdir()
     (tmp_path / ("x" * 22) / "job.json").write_text('{"id": ')
     again = JobStore(tmp_path)
     assert again.all() == store.all()
-    assert again.get(job.id).result == {"x": 1}
+    assert again.get(job.id).result == {"change_fraction": 0.1}
     assert not draft.exists()
 
 

@@ -48,6 +48,10 @@ def command(
     allow_host: Annotated[
         list[str] | None, typer.Option(help="A name the server may be reached by, behind a proxy.")
     ] = None,
+    allow_origin: Annotated[
+        list[str] | None,
+        typer.Option(help="Another site whose pages may use the API: https://maps.example."),
+    ] = None,
     max_upload: Annotated[float, typer.Option(min=0.001, help="Most GB of one job's files.")] = 4.0,
     max_pixels: Annotated[
         float, typer.Option(min=0.1, help="Most million pixels of one image.")
@@ -92,6 +96,7 @@ def command(
         trusted_proxies=tuple(trusted_proxy or ()),
         basemap=basemap,
         allowed_hosts=tuple(allow_host or ()),
+        allowed_origins=tuple(allow_origin or ()),
         device=device,
         engine=engine,
         demo=demo,

@@ -4,21 +4,31 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from typing import Any
 
 from fastapi import FastAPI
+from fastapi.openapi.utils import get_openapi
 from fastapi.responses import FileResponse, RedirectResponse
 from fastapi.staticfiles import StaticFiles
 from starlette.types import Scope
 
 import adadino
 from adadino.web.http.api import info_routes, job_routes
+from adadino.web.http.features import collection_routes, feature_routes
 from adadino.web.http.guard import STATIC, Guard
+from adadino.web.http.identity import SESSION_COOKIE
 from adadino.web.http.metrics import Counting
 from adadino.web.http.problems import HANDLERS
 from adadino.web.http.results import result_routes
 from adadino.web.http.reviewing import review_routes
+from adadino.web.http.services import service_routes
 from adadino.web.service import Service
 from adadino.web.settings import Settings
+
+ROUTES = (
+    info_routes, job_routes, result_routes, review_routes, service_routes, collection_routes,
+    feature_routes,
+)  # fmt: skip
 
 
 def create_app(settings: Settings, *, fatal: Callable[[str], None] | None = None) -> FastAPI:
@@ -50,13 +60,31 @@ def create_app(settings: Settings, *, fatal: Callable[[str], None] | None = None
         exception_handlers=HANDLERS,
     )
     app.state.service = service
-    for routes in (info_routes, job_routes, result_routes, review_routes):
+    app.openapi = lambda: _document(app, settings)  # type: ignore[method-assign]
+    for routes in ROUTES:
         app.include_router(routes(service))
     _add_pages(app)
     app.add_middleware(Guard, settings=settings)
     app.add_middleware(Counting, metrics=service.metrics)
     _build_routes(app)
     return app
+
+
+def _document(app: FastAPI, settings: Settings) -> dict[str, Any]:
+    """The OpenAPI document, with the ways to say who one is."""
+    if app.openapi_schema is None:
+        found = get_openapi(
+            title=app.title, version=app.version, description=app.description, routes=app.routes
+        )
+        found["components"]["securitySchemes"] = {
+            "token": {"type": "http", "scheme": "bearer", "description": "A secret of --token."},
+            "session": {"type": "apiKey", "in": "cookie", "name": SESSION_COOKIE},
+        }
+        if settings.tokens:
+            found["security"] = [{"token": []}, {"session": []}]
+            found["paths"]["/healthz"]["get"]["security"] = []
+        app.openapi_schema = found
+    return app.openapi_schema
 
 
 def _build_routes(app: FastAPI) -> None:

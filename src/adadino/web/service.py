@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import threading
 from collections import OrderedDict
 from collections.abc import Callable
@@ -28,10 +29,14 @@ from adadino.web.settings import Settings
 from adadino.web.view.cut import Cut, read_cut
 from adadino.web.view.display import Display
 from adadino.web.view.tiles import Layer, draw_tile, layer_name
+from adadino.web.view.webtiles import draw_web_tile
 
 TILE_BYTES = 96 * 2**20
 CUTS = 12
 """Cuts that are kept: one for each position of a slider that somebody stopped at."""
+
+FEATURES = 4
+"""Lists of features that are kept, for programs that ask for them page by page."""
 
 
 class Service:
@@ -49,6 +54,7 @@ class Service:
         self._lock = threading.Lock()
         self._tiles: OrderedDict[tuple[Any, ...], bytes] = OrderedDict()
         self._tile_bytes = 0
+        self._features: OrderedDict[tuple[str, float, float], list[dict[str, Any]]] = OrderedDict()
         self._cuts: OrderedDict[tuple[str, float], Cut] = OrderedDict()
 
     def start(self) -> None:
@@ -96,8 +102,18 @@ class Service:
             raise RefusedError(409, f"the job is {job.state}; its result is there when it is done.")
         return job, self.store.path(identity), self.display(job)
 
-    def tile(self, identity: str, layer: Layer, z: int, x: int, y: int) -> bytes:
+    def tile(
+        self, identity: str, layer: Layer, z: int, x: int, y: int, *, web: bool = False
+    ) -> bytes:
         """A tile, from memory if it was drawn lately.
+
+        Args:
+            identity: The job.
+            layer: What to draw.
+            z: The level.
+            x: The column.
+            y: The row.
+            web: Whether the tile is one of Web Mercator; else of the scene's own grid.
 
         Raises:
             RefusedError: It lies outside the scene, or cannot be drawn yet.
@@ -105,14 +121,14 @@ class Service:
         job = self.store.get(identity)
         if layer == "probability" and job.state != "done":
             raise RefusedError(409, f"the job is {job.state}; its result is there when it is done.")
-        display, key = self.display(job), (identity, layer, z, x, y)
+        display, key = self.display(job), (identity, layer, z, x, y, web)
         with self._lock:
             if key in self._tiles:
                 self._tiles.move_to_end(key)
                 return self._tiles[key]
         path = self.store.file(identity, layer_name(layer))
         try:
-            drawn = draw_tile(path, layer, display, z, x, y)
+            drawn = (draw_web_tile if web else draw_tile)(path, layer, display, z, x, y)
         except (AdaDINOError, OSError):
             self.store.get(identity)  # raises if the job was removed in the meantime
             raise
@@ -148,6 +164,33 @@ class Service:
         asked = {"threshold": threshold}
         answer: bytes = await self.asking.made(request, identity, "cut", "cut.json", asked, read)
         return answer
+
+    async def features(
+        self, request: Request, identity: str, *, threshold: float, min_area: float
+    ) -> list[dict[str, Any]]:
+        """All polygons in longitude and latitude, from memory if they were made lately."""
+        self.finished(identity)
+        key = (identity, threshold, min_area)
+        with self._lock:
+            if key in self._features:
+                self._features.move_to_end(key)
+                return self._features[key]
+
+        def read(path: Path) -> list[dict[str, Any]]:
+            try:
+                return [dict(feature) for feature in json.loads(path.read_bytes())["features"]]
+            except (ValueError, TypeError, KeyError, RecursionError) as error:
+                raise AdaDINOError("the polygons cannot be read; ask again.") from error
+
+        asked = {"threshold": threshold, "min_area": min_area}
+        made: list[dict[str, Any]] = await self.asking.made(
+            request, identity, "polygons", "features.geojson", asked, read
+        )
+        with self._lock:
+            self._features[key] = made
+            while len(self._features) > FEATURES:
+                self._features.popitem(last=False)
+        return made
 
     def _warm(self) -> None:
         with suppress(AdaDINOError):  # whoever needs it is told

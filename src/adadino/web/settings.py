@@ -109,6 +109,8 @@ class Settings:
     engine: Literal["auto", "off", "bf16", "fp8", "int8"] = "auto"
     """As in `SceneOptions`."""
     allowed_hosts: tuple[str, ...] = ()
+    allowed_origins: tuple[str, ...] = ()
+    """Other sites whose pages may use the API (CORS): `https://maps.example`. None by default."""
     demo: bool = True
     limits: Limits = field(default_factory=Limits)
 
@@ -138,6 +140,11 @@ class Settings:
             raise ConfigError(
                 f"--basemap {self.basemap} must be like https://example.org/{{z}}/{{x}}/{{y}}.png"
             )
+        for origin in self.allowed_origins:
+            if not re.fullmatch(r"https?://[A-Za-z0-9.:\[\]-]+", origin):
+                raise ConfigError(
+                    f"--allow-origin {origin} must be scheme and host alone: https://maps.example"
+                )
         if not self.models:
             raise ConfigError("there is no model to serve; give --model.")
 

@@ -46,6 +46,7 @@ def job_routes(service: Service) -> APIRouter:
         "/jobs",
         status_code=201,
         response_model=JobOut,
+        response_model_exclude_unset=True,
         openapi_extra=_BODY,
         responses=documented(400, 408, 413, 415, 422, 429, 507),
         summary="Compare two images",
@@ -56,7 +57,12 @@ def job_routes(service: Service) -> APIRouter:
         response.headers["location"] = f"/api/jobs/{job.id}"
         return service.public(job, request.state.identity)
 
-    @router.get("/jobs", response_model=JobsOut, summary="The demo and one's own jobs")
+    @router.get(
+        "/jobs",
+        response_model=JobsOut,
+        response_model_exclude_unset=True,
+        summary="The demo and one's own jobs",
+    )
     def list_jobs(request: Request) -> JobsOut:
         """The newest first. Others' jobs are not listed; who knows an id may open it."""
         identity = request.state.identity
@@ -66,7 +72,11 @@ def job_routes(service: Service) -> APIRouter:
         return JobsOut(jobs=[service.public(job, identity) for job in own])
 
     @router.get(
-        "/jobs/{job_id}", response_model=JobOut, responses=documented(404), summary="One job"
+        "/jobs/{job_id}",
+        response_model=JobOut,
+        response_model_exclude_unset=True,  # a result of 0.1.0 has fewer fields
+        responses=documented(404),
+        summary="One job",
     )
     def get_job(job_id: str, request: Request) -> JobOut:
         """State, progress with time left, place in the queue, map and warnings."""
@@ -86,6 +96,7 @@ def job_routes(service: Service) -> APIRouter:
     @router.post(
         "/jobs/{job_id}/cancel",
         response_model=JobOut,
+        response_model_exclude_unset=True,
         responses=documented(403, 404, 409),
         summary="End a job",
     )

@@ -24,8 +24,8 @@ from adadino.web.settings import Limits
 
 PROBES, PROBES_WAITING, PROBE_S = 2, 64, 30.0
 """Uploads that are looked at: at a time, in waiting, and how long at most; most take a moment."""
-CUT_BYTES = 2**28
-"""A cut that is larger is not read: no scene's polygons for the screen are."""
+PARSED, CUT_BYTES = ("cut.json", "features.geojson"), 2**28
+"""What the server reads itself of a worker's answers, and the most bytes of it."""
 
 
 @dataclass(frozen=True)
@@ -163,7 +163,7 @@ def _plain(path: Path) -> Path:
         AdaDINOError: It is something else.
     """
     found = path.lstat()
-    if not stat.S_ISREG(found.st_mode) or (path.suffix == ".json" and found.st_size > CUT_BYTES):
+    if not stat.S_ISREG(found.st_mode) or (path.name in PARSED and found.st_size > CUT_BYTES):
         raise AdaDINOError("the answer cannot be read; ask again.")
     return path
 

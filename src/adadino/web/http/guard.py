@@ -3,6 +3,7 @@
 - `Host` must be a name of ours: a stranger's page whose name was made to point to this machine
   (DNS rebinding) still sends its own name. Off loopback, the token does the same.
 - Requests that another site caused are refused; browsers say so in `Sec-Fetch-Site` and `Origin`.
+  Sites of `--allow-origin` may use the API, without cookies: with a token, or where there is none.
 - With tokens, everything but `/healthz` wants one: as a bearer, or by the cookie of the login.
   A source that sends wrong ones waits before its next is even looked at.
 - HEAD is answered as GET is, without the body.
@@ -40,6 +41,13 @@ STATIC = Path(__file__).parents[1] / "static"
 _OPEN = frozenset({"/healthz", "/favicon.ico", "/static/icon.svg", "/static/login.css"})
 _LOGIN = Limits(idle_s=5.0, upload_s=10.0)
 """Whoever has no token yet is not waited for as long as an upload."""
+
+_PREFLIGHT = {
+    "access-control-allow-methods": "GET, HEAD, POST, DELETE",
+    "access-control-allow-headers": "authorization, content-type",
+    "access-control-max-age": "600",
+}
+"""What an allowed site may send. Not cookies: those are for the page alone."""
 
 
 class Guard:
@@ -82,6 +90,13 @@ class Guard:
     def _add_headers(self, message: Message, scope: Scope) -> None:
         identity: Identity = scope["state"]["identity"]
         headers = MutableHeaders(scope=message)
+        origin = self._allowed_origin(Headers(scope=scope), scope["path"])
+        if origin is not None:
+            headers["access-control-allow-origin"] = origin
+            headers["access-control-expose-headers"] = "content-disposition, location, retry-after"
+            headers["cross-origin-resource-policy"] = "cross-origin"
+        if self.settings.allowed_origins:
+            headers.add_vary_header("origin")
         for name, value in self._headers.items():
             headers.setdefault(name, value)
         headers.setdefault("cache-control", "no-store")
@@ -100,7 +115,10 @@ class Guard:
                 "by that name.",
             )  # fmt: skip
         path = request.scope["path"]  # request.url would also decode the query, maybe no text
-        if is_cross_site(request.headers, host, request.method, path):
+        if self._allowed_origin(request.headers, path) is not None:
+            if request.method == "OPTIONS":
+                return Response(status_code=204, headers=_PREFLIGHT)
+        elif is_cross_site(request.headers, host, request.method, path):
             return answer(403, "requests from other sites are not served.")
         if path == "/logout" and request.method == "POST":
             return self._logout(nobody)
@@ -117,6 +135,12 @@ class Guard:
             return True
         ours = {"localhost", "127.0.0.1", "::1", self.settings.host.lower()}
         return name in ours | {entry.lower() for entry in self.settings.allowed_hosts}
+
+    def _allowed_origin(self, headers: Headers, path: str) -> str | None:
+        """The other site that asks, if it may use the API."""
+        origin = headers.get("origin")
+        allowed = path.startswith("/api/") and origin in self.settings.allowed_origins
+        return origin if allowed else None
 
     async def _check_token(self, request: Request, nobody: Identity) -> Response | None:
         path, source = request.scope["path"], nobody.address

@@ -94,6 +94,7 @@ async def _from_data(request: Request, service: Service) -> Asked:
     }
     options = Options(
         register=asked.register_,
+        any_resolution=asked.any_resolution,
         bands=None if asked.bands is None else check_count(asked.bands, asked.bands),
         scale=None if asked.scale is None else check_scale(asked.scale, asked.scale),
     )
@@ -130,8 +131,7 @@ def _job(identity: str, asked: Asked, request: Request, service: Service) -> Job
         model=_model(asked.model, service), source=asked.source,
         before=asked.files["before"], after=asked.files["after"],
         before_name=asked.names["before"], after_name=asked.names["after"],
-        register=asked.options.register, bands=asked.options.bands, scale=asked.options.scale,
-        pixels=asked.facts["before"].pixels,
+        **asked.options._asdict(), pixels=asked.facts["before"].pixels,
     )  # fmt: skip
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any, NamedTuple
 
 from adadino.errors import InputError
@@ -16,6 +17,7 @@ class Options(NamedTuple):
     """As in `SceneOptions`; None leaves the choice to the program."""
 
     register: bool
+    any_resolution: bool
     bands: list[int] | None
     scale: list[float] | None
 
@@ -48,15 +50,17 @@ def _parse_scale(text: str) -> list[float] | None:
         return check_scale([], text)
 
 
-def _parse_register(text: str) -> bool:
+def _parse_switch(text: str, *, name: str) -> bool:
     said = text.strip().lower()
     if said not in _YES + _NO:
-        raise RefusedError(422, f"register {said[:60]!r} must be true or false.")
+        raise RefusedError(422, f"{name} {said[:60]!r} must be true or false.")
     return said in _YES
 
 
 PARSERS: dict[str, Callable[[str], Any]] = {
-    "register": _parse_register, "bands": _parse_bands, "scale": _parse_scale,
+    "register": partial(_parse_switch, name="register"),
+    "any_resolution": partial(_parse_switch, name="any_resolution"),
+    "bands": _parse_bands, "scale": _parse_scale,
 }  # fmt: skip
 """How the fields of a form are read."""
 

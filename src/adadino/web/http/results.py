@@ -39,7 +39,7 @@ def result_routes(service: Service) -> APIRouter:
     """Routes that read what a job left behind; none of them runs the model."""
     router = APIRouter(prefix="/api/jobs/{job_id}", tags=["results"])
 
-    @router.get("/tiles/{layer}/{z}/{x}/{y}.png", **_file(PNG), summary="A tile of the map")
+    @router.get("/tiles/{layer}/{z}/{x}/{y}.png", **as_file(PNG), summary="A tile of the map")
     def get_tile(job_id: str, layer: Layer, z: Zoom, x: Place, y: Place) -> Any:
         """256 x 256 pixels in the scene's own grid: level 0 is the whole scene, y runs down."""
         drawn = service.tile(job_id, layer, z, x, y)
@@ -59,7 +59,7 @@ def result_routes(service: Service) -> APIRouter:
         found = await service.polygons(request, job_id, threshold=threshold, min_area=min_area)
         return Response(found, media_type="application/json")
 
-    @router.get("/probability.tif", **_file(TIFF), summary="The probability as a COG")
+    @router.get("/probability.tif", **as_file(TIFF), summary="The probability as a COG")
     def get_probability(job_id: str) -> Any:
         """Float32, NaN where there is no data."""
         job, _, _ = service.finished(job_id)
@@ -88,7 +88,7 @@ class Made(NamedTuple):
         """How its route is documented."""
         return {
             "name": self.operation, "summary": self.summary, "description": self.description,
-            **_file(self.kind),
+            **as_file(self.kind),
         }  # fmt: skip
 
 
@@ -128,7 +128,7 @@ async def send(
     return FileResponse(kept.path, media_type=made.kind, filename=called, background=gone)
 
 
-def _file(kind: str) -> dict[str, Any]:
+def as_file(kind: str) -> dict[str, Any]:
     """How a route that answers with a file is documented."""
     shape = {"type": "object"} if kind == GEOJSON else {"type": "string", "format": "binary"}
     content = {kind: {"schema": shape}}

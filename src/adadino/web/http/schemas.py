@@ -8,12 +8,14 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 from adadino.review.actions import Do, Origin, Verdict
-from adadino.web.jobs.records import Job, Source, State
+from adadino.web.jobs.records import Found, Job, Source, State
+from adadino.web.view.display import Display
 
 Band = Annotated[int, Field(ge=1, le=99_999)]
 Value = Annotated[float, Field(allow_inf_nan=False)]
 _BANDS = "Red, green and blue, counted from 1; or one, which is repeated."
 _SCALE = "Raw values that are black and white, instead of a stretch over both dates."
+_ANY = "Predict whatever the ground resolution that the model was trained for."
 _REGISTER = "Apply the estimated shift between the dates, if it is reliable."
 
 
@@ -38,6 +40,7 @@ class JobOut(BaseModel):
     after_name: str
     source: Source
     register_: bool = Field(alias="register", description="Whether a reliable shift is applied.")
+    any_resolution: bool
     bands: list[int] | None = Field(description="What was chosen; None is by colour.")
     scale: list[float] | None = Field(description="What was chosen; None is by both dates.")
     pixels: int
@@ -51,8 +54,8 @@ class JobOut(BaseModel):
         description="How long it takes, by the model's measured speed."
     )
     progress: Progress | None
-    view: dict[str, Any] | None = Field(description="Extent, levels and CRS of the map.")
-    result: dict[str, Any] | None = Field(description="Change, shift and warnings.")
+    view: Display | None = Field(description="Extent, levels and CRS of the map.")
+    result: Found | None = Field(description="Change, shift and warnings.")
     own: bool = Field(description="Whether this client asked for it.")
     reviewed: bool = Field(description="Whether somebody has begun to judge its map.")
 
@@ -80,6 +83,7 @@ class JobIn(BaseModel):
     bands: list[Band] | None = Field(None, min_length=1, max_length=3, description=_BANDS)
     scale: list[Value] | None = Field(None, min_length=2, max_length=2, description=_SCALE)
     register_: bool = Field(False, alias="register", description=_REGISTER)
+    any_resolution: bool = Field(False, description=_ANY)
     name: str | None = Field(None, max_length=200)
 
 
@@ -92,6 +96,7 @@ class UploadIn(BaseModel):
     bands: str | None = Field(None, max_length=200, description=f"{_BANDS} As text: 3,2,1.")
     scale: str | None = Field(None, max_length=200, description=f"{_SCALE} As text: 0,3000.")
     register_: bool = Field(False, alias="register", description=_REGISTER)
+    any_resolution: bool = Field(False, description=_ANY)
     name: str | None = Field(None, max_length=200)
 
 

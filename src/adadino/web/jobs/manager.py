@@ -21,7 +21,7 @@ from adadino.errors import AdaDINOError, InputError
 from adadino.web.jobs.estimates import Estimates, Ready, Speed
 from adadino.web.jobs.library import find_image
 from adadino.web.jobs.process import Workers
-from adadino.web.jobs.records import RECORD, RESULT, Job, check_view
+from adadino.web.jobs.records import RECORD, RESULT, Found, Job, check_view
 from adadino.web.jobs.sandbox import Reach, has_gpu
 from adadino.web.jobs.store import JobGoneError, JobStore
 from adadino.web.jobs.worker import OverLimitError, Worker, WorkerEndedError
@@ -29,6 +29,8 @@ from adadino.web.settings import Settings
 
 MOST_ATTEMPTS = 3
 RESULT_BYTES = 2**20
+CHOSEN = ("register", "any_resolution", "bands", "scale")
+"""What a job may choose of `SceneOptions`."""
 SWEEP_S = 600.0
 """How often old jobs are looked for."""
 
@@ -222,8 +224,7 @@ class Manager:
         before, after = (str(self._input(job, name)) for name in (job.before, job.after))
         folder = str(self.store.path(job.id))
         task = {"kind": "predict", "folder": folder, "before": before, "after": after} | {
-            name: getattr(job, name)
-            for name in ("before_name", "after_name", "model", "register", "bands", "scale")
+            name: getattr(job, name) for name in ("before_name", "after_name", "model", *CHOSEN)
         }
         # The folder last: the inputs may lie there.
         task["names"] = {before: job.before_name, after: job.after_name, f"{folder}/": ""}
@@ -282,9 +283,8 @@ class Manager:
         try:
             # Longer than any result is; a worker wrote it that had read a stranger's file.
             facts = json.loads(path.read_bytes()[:RESULT_BYTES])
+            Found.model_validate(facts)
         except (OSError, ValueError, RecursionError):
-            facts = None
-        if not isinstance(facts, dict):
             path.unlink(missing_ok=True)
             return False
         self._change(identity, state="done", result=facts, ended=time.time(), error=None)

@@ -84,6 +84,7 @@ def predict_job(task: dict[str, Any], held: Held, tell: Tell) -> dict[str, Any]:
     device, network = _ready(task["model"], held)
     options = SceneOptions(
         register=task["register"],
+        any_resolution=task.get("any_resolution", False),
         bands=None if task["bands"] is None else tuple(task["bands"]),
         scale=None if task["scale"] is None else tuple(task["scale"]),
         engine=held.setup["engine"],
@@ -138,6 +139,7 @@ def facts_of(result: SceneResult) -> dict[str, Any]:
             "problem": shift.problem,
         },
         "registered": result.registered,
+        "domain": result.fit.remark,
     }  # fmt: skip
 
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
-from pydantic import TypeAdapter
+from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
 
 from adadino.files import write_atomic
 from adadino.web.view.display import Display
@@ -20,6 +20,31 @@ ENDED: frozenset[State] = frozenset({"done", "failed", "cancelled"})
 RECORD = "job.json"
 RESULT = "result.json"
 """What was found; when it is there, the job is done."""
+
+
+class ShiftFound(BaseModel):
+    """The shift between the dates."""
+
+    dy: float
+    dx: float
+    confidence: float
+    problem: str | None = None
+
+
+class Found(BaseModel):
+    """What was found, as `result.json` has it."""
+
+    model_config = ConfigDict(extra="allow")
+    change_fraction: float
+    warnings: list[str] = Field(default_factory=list)
+    shift: ShiftFound | None = None
+    registered: bool = False
+    device: str | None = None
+    seconds: float | None = None
+    domain: str | None = None
+    """How the ground resolution lies outside what the model knows."""
+    ahead: bool = False
+    """Whether it comes with the package."""
 
 
 @dataclass(frozen=True)
@@ -43,9 +68,10 @@ class Job:
     mark: str = ""
     """Which model exactly, for the demo: another one makes another demo."""
     register: bool = False
+    any_resolution: bool = False
     bands: list[int] | None = None
     scale: list[float] | None = None
-    """These three as in `SceneOptions`."""
+    """These four as in `SceneOptions`."""
     pixels: int = 0
     """Of `before`: an estimate of the scene's size."""
     state: State = "queued"
@@ -82,6 +108,8 @@ def read_record(folder: Path) -> Job | None:
         job = _JOB.validate_json(json.dumps(given), strict=True)
         if job.view is not None:
             check_view(job.view)
+        if job.result is not None:
+            Found.model_validate(job.result)
     except (OSError, ValueError, TypeError, AttributeError, KeyError, RecursionError):
         return None
     return job if job.id == folder.name else None

@@ -104,7 +104,8 @@ def named(text: str, names: dict[str, str]) -> str:
     """A sentence in the user's names: paths of the server are nobody's business."""
     for path, name in names.items():
         text = text.replace(path, name)
-    return re.sub(r"--(bands|scale|register)\b", r"\1", text)  # the page has them as fields
+    text = text.replace("--any-resolution", "any resolution")  # the page has them as fields
+    return re.sub(r"--(bands|scale|register)\b", r"\1", text)
 
 
 def _is_full(error: BaseException) -> bool:

@@ -144,7 +144,7 @@ export class NewJob {
       throw new Error("Scale must be a smaller and a larger number: 0,3000.");
     }
     const name = $("job-name").value.trim() || null;
-    return { name, model: $("model").value, register: $("register").checked, bands, scale };
+    return { name, model: $("model").value, register: $("register").checked, any_resolution: $("any-resolution").checked, bands, scale };
   }
 
   async #send() {

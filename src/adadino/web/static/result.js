@@ -4,6 +4,7 @@ import { ask, sentence } from "./api.js";
 import { $, element } from "./dom.js";
 import { Downloads } from "./downloads.js";
 import { area, areaOf, number, percent, round125 } from "./format.js";
+import { tellServices } from "./services.js";
 import { announcement, JobStatus } from "./status.js";
 import { PolygonTable } from "./table.js";
 
@@ -113,6 +114,7 @@ export class Result {
     $("count").textContent = number(found.count);
     $("area").textContent = area(found.area, found.unit);
     $("share").textContent = percent(found.change_fraction);
+    $("share-what").textContent = this.job.result?.domain ? `of the area (${this.job.result.domain})` : "of the area";
     this.#texts();
     this.#draw();
     this.table.mark(chosen);
@@ -154,6 +156,7 @@ export class Result {
     $("min-area-value").textContent = smallest;
     $("min-area").setAttribute("aria-valuetext", smallest);
     this.downloads.show(this.job, { threshold, least, unit });
+    tellServices(this.job, { threshold, least });
   }
 }
 

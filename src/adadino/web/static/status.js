@@ -46,7 +46,7 @@ export function describe(job) {
     cancelled: () => "Cancelled.",
     queued: () => (job.place ? `Waiting: ${job.place} before it.` : "Waiting for the model.") + lasting(job),
     running: () => running(job),
-    done: () => `${percent(job.result.change_fraction)} changed${job.result.ahead ? "" : ` · ${duration(job.result.seconds)}`}`,
+    done: () => `${percent(job.result.change_fraction)} changed${job.result.domain ? ` (${job.result.domain})` : ""}${job.result.ahead ? "" : ` · ${duration(job.result.seconds)}`}`,
   };
   return texts[job.state]();
 }

@@ -49,11 +49,18 @@ def draw_tile(path: Path, layer: Layer, display: Display, z: int, x: int, y: int
     shape = max(1, round(rows / high * TILE)), max(1, round(columns / wide * TILE))
     window = Window(column, row, columns, rows)
     with rasterio.Env(), open_foreign(path) as dataset:
-        draw = _draw_probability if layer == "probability" else _draw_date
-        part = draw(dataset, window, shape, shrinks=wide > TILE)
+        part = draw_part(dataset, layer, window, shape, shrinks=wide > TILE)
     picture = np.zeros((TILE, TILE, 4), np.uint8)
     picture[: shape[0], : shape[1]] = part
-    return _encoded(picture)
+    return encoded(picture)
+
+
+def draw_part(
+    dataset: Any, layer: Layer, window: Window, shape: tuple[int, int], *, shrinks: bool
+) -> NDArray[np.uint8]:
+    """A part of a layer in colours (rows, columns, 4), at another resolution."""
+    draw = _draw_probability if layer == "probability" else _draw_date
+    return draw(dataset, window, shape, shrinks=shrinks)
 
 
 def _draw_date(
@@ -86,7 +93,8 @@ def _ramp() -> NDArray[np.uint8]:
     return np.rint(np.stack([*channels, alpha], axis=-1)).astype(np.uint8)
 
 
-def _encoded(picture: NDArray[np.uint8]) -> bytes:
+def encoded(picture: NDArray[np.uint8]) -> bytes:
+    """A picture (rows, columns, 4) as PNG."""
     file = io.BytesIO()
     image = Image.fromarray(picture)
     if picture[..., 3].min() == 255:
