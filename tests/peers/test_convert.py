@@ -27,6 +27,11 @@ FACTS = json.loads((Path(__file__).parent / "released.json").read_text())
 SHAPES = {peer: {n: tuple(s) for n, s in said["tensors"].items()} for peer, said in FACTS.items()}
 
 
+LARGE = ("rs-mamba", "changeformer")
+"""Seconds in float64; the others guard the same code in the quick tests."""
+EVERY = [pytest.param(peer, marks=[pytest.mark.slow] if peer in LARGE else []) for peer in FACTS]
+
+
 def without_dropout(model: Peer) -> Peer:
     for part in model.modules():
         if isinstance(part, nn.Dropout | nn.Dropout2d):
@@ -42,7 +47,7 @@ def test_the_facts_are_those_of_every_peer_that_can_be_converted():
     assert set(FACTS) == set(RULES)
 
 
-@pytest.mark.parametrize("peer", FACTS)
+@pytest.mark.parametrize("peer", EVERY)
 @torch.no_grad()
 def test_the_peer_computes_what_its_authors_code_computes(peer):
     model = without_dropout(build_peer(peer)).double()
@@ -72,7 +77,7 @@ def test_statistics_are_of_one_date_at_a_time(peer):
     assert not torch.allclose(seen[0].mean((0, 2, 3)), seen[1].mean((0, 2, 3)), atol=1e-2)
 
 
-@pytest.mark.parametrize("peer", FACTS)
+@pytest.mark.parametrize("peer", EVERY)
 def test_every_tensor_of_ours_comes_from_one_of_theirs(peer):
     theirs = formula(SHAPES[peer])
     ours = translate(peer, theirs)

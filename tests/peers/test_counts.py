@@ -27,6 +27,7 @@ def count(name: str) -> int:
         ("tinycd", 285_128),
         # As the authors' released configuration (0229flex) gives it.
         ("changemamba", 32_613_506),
+        ("rs-mamba", 51_948_657),
         # Published as 3.55M: 3,037,026 that run, and ImageNet's classifier, which does not.
         ("bit", 3_037_026),
     ],

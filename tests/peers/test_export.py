@@ -15,6 +15,7 @@ from adadino.peers import PEERS, build_peer
 from adadino.runtime.exported import ExportedModel
 from adadino.scene import predict_scene
 from tests.conftest import SMALL, randomise
+from tests.peers import NAMES
 from tests.scene.runs import two_dates
 
 
@@ -22,7 +23,7 @@ def a_peer(name):
     return randomise(build_peer(name, config=SMALL), 0.1).eval()
 
 
-@pytest.mark.parametrize("name", PEERS)
+@pytest.mark.parametrize("name", NAMES)
 def test_the_portable_peer_computes_what_the_peer_computes(name):
     model = a_peer(name)
     before, after = torch.rand(2, 1, 3, 77, 109)
@@ -32,7 +33,7 @@ def test_the_portable_peer_computes_what_the_peer_computes(name):
     torch.testing.assert_close(found, expected, atol=1e-4, rtol=0)
 
 
-@pytest.mark.parametrize("name", PEERS)
+@pytest.mark.parametrize("name", NAMES)
 def test_a_file_says_that_images_are_enlarged_only_where_they_are(name):
     assert metadata_of(a_peer(name))["enlarged"] == (SMALL.scale if PEERS[name].backbone else 1)
 

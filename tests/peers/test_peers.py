@@ -15,6 +15,7 @@ from adadino.model.adadino import Output
 from adadino.model.backbone import Backbone
 from adadino.peers import ABSENT, PEERS, build_peer
 from tests.conftest import SMALL
+from tests.peers import NAMES
 
 FROZEN = [name for name, spec in PEERS.items() if spec.backbone]
 SWAPPABLE = ["lite-unet", "changedino", "peftcd", "tome"]
@@ -32,16 +33,23 @@ def build(name: str, config: Config = SMALL) -> nn.Module:
     return model
 
 
+class Built(dict[str, nn.Module]):
+    """Peers that are built when they are asked for."""
+
+    def __missing__(self, name: str) -> nn.Module:
+        return self.setdefault(name, build(name).eval())
+
+
 @pytest.fixture(scope="module")
 def models() -> dict[str, nn.Module]:
-    return {name: build(name).eval() for name in PEERS}
+    return Built()
 
 
 def pair(batch: int = 1, height: int = 64, width: int = 64) -> tuple[Tensor, Tensor]:
     return torch.rand(batch, 3, height, width), torch.rand(batch, 3, height, width)
 
 
-@pytest.mark.parametrize("name", PEERS)
+@pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("size", [(1, 1), (33, 50), (7, 90)], ids=str)
 @torch.inference_mode()
 def test_any_size_goes_in_and_comes_out(models, name, size):
@@ -54,7 +62,7 @@ def test_any_size_goes_in_and_comes_out(models, name, size):
     assert output.scores is None
 
 
-@pytest.mark.parametrize("name", PEERS)
+@pytest.mark.parametrize("name", NAMES)
 @torch.inference_mode()
 def test_the_answer_depends_on_both_dates_and_on_nothing_else(models, name):
     """A prediction repeats to the bit, moves with either date, and leaves the images alone."""
@@ -69,7 +77,7 @@ def test_the_answer_depends_on_both_dates_and_on_nothing_else(models, name):
     assert torch.equal(after, kept[1])
 
 
-@pytest.mark.parametrize("name", PEERS)
+@pytest.mark.parametrize("name", NAMES)
 @torch.inference_mode()
 def test_a_pair_is_judged_alone(models, name):
     """What else is in the batch changes nothing: what scenes and their tiles rely on."""
@@ -79,7 +87,7 @@ def test_a_pair_is_judged_alone(models, name):
     assert torch.allclose(together[1:2], alone, atol=1e-4 * float(alone.abs().max()))
 
 
-@pytest.mark.parametrize("name", PEERS)
+@pytest.mark.parametrize("name", NAMES)
 def test_every_trainable_parameter_learns_and_frozen_ones_do_not(name):
     model = build(name).train()
     frozen = [n for n, p in model.named_parameters() if not p.requires_grad]
@@ -117,7 +125,7 @@ def test_swapping_the_dates_changes_nothing_where_that_is_by_construction(models
     assert float((one - two).abs().max()) < 1e-3 * float(one.std())
 
 
-@pytest.mark.parametrize("name", PEERS)
+@pytest.mark.parametrize("name", NAMES)
 def test_bf16_autocast(models, name):
     before, after = pair()
     with torch.inference_mode():
@@ -130,7 +138,7 @@ def test_bf16_autocast(models, name):
     assert float((rough - exact).abs().mean()) < 0.5 * float(exact.abs().mean()) + 0.05
 
 
-@pytest.mark.parametrize("name", PEERS)
+@pytest.mark.parametrize("name", NAMES)
 def test_what_a_peer_cannot_honour_is_refused(models, name):
     with pytest.raises(ConfigError, match="leave k out"):
         models[name](*pair(), k=4)

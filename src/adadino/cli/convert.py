@@ -15,7 +15,7 @@ def command(
     peer: Annotated[
         str,
         typer.Argument(
-            help="tinycd, bit, changeformer, snunet, changemamba, fc-ef, fc-siam-conc or "
+            help="tinycd, bit, changeformer, snunet, changemamba, rs-mamba, fc-ef, fc-siam-conc or "
             "fc-siam-diff."
         ),
     ],

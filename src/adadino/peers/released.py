@@ -8,7 +8,8 @@ scales from the coarsest to the finest; the FCs decode with transposed convoluti
 whose kernels are ours mirrored.
 
 Repositories: AndreaCodegoni/Tiny_model_4_CD, justchenhao/BIT_CD, wgcban/ChangeFormer,
-likyoo/Siam-NestedUNet, rcdaudt/fully_convolutional_change_detection, ChenHongruixuan/ChangeMamba.
+likyoo/Siam-NestedUNet, rcdaudt/fully_convolutional_change_detection, ChenHongruixuan/ChangeMamba,
+walking-shadow/Official_Remote_Sensing_Mamba.
 """
 
 from __future__ import annotations
@@ -167,6 +168,12 @@ _VSS: tuple[tuple[str, str], ...] = (
     (r"mlp\.fc1\.", "mlp.0."),
     (r"mlp\.fc2\.", "mlp.2."),
 )
+
+
+def _rs_block(ours: str) -> Callable[[re.Match[str]], str]:
+    return lambda m: f"encoder.stages.{int(m[1]) - 1}.{m[2]}.{ours}"
+
+
 _CHANGEMAMBA: tuple[Rule, ...] = (
     (r"encoder\.patch_embed\.(\d)\.", lambda m: f"encoder.patches.{_PATCHES[m[1]]}."),
     (
@@ -192,6 +199,19 @@ _CHANGEMAMBA: tuple[Rule, ...] = (
     (r"main_clf\.", "head."),
 )
 
+_RS_MAMBA: tuple[Rule, ...] = (
+    (r"patch_embed\.(\d)\.", lambda m: f"encoder.patches.{_PATCHES[m[1]]}."),
+    (
+        r"encoder_block(\d)\.downsample\.([13])\.",
+        lambda m: f"encoder.downs.{int(m[1]) - 2}.{int(m[2]) // 2}.",
+    ),
+    *((rf"encoder_block(\d)\.blocks\.(\d)\.{theirs}", _rs_block(ours)) for theirs, ours in _VSS),
+    (r"fuse_block(\d)\.fuse\.", lambda m: f"fuse.{int(m[1]) - 1}."),
+    (r"deocder_block(\d)\.fuse\.", lambda m: f"join.{int(m[1]) - 1}."),
+    (r"upsample_x4\.(\d)\.", lambda m: f"detail.{int(m[1]) // 4}.{int(m[1]) % 4}."),
+    (r"conv_out_change\.", "head."),
+)
+
 
 RULES: dict[str, tuple[Rule, ...]] = {
     "tinycd": _TINYCD,
@@ -199,15 +219,17 @@ RULES: dict[str, tuple[Rule, ...]] = {
     "changeformer": _CHANGEFORMER,
     "snunet": _SNUNET,
     "changemamba": _CHANGEMAMBA,
+    "rs-mamba": _RS_MAMBA,
     "fc-ef": _FC,
     "fc-siam-conc": _FC,
     "fc-siam-diff": _FC,
 }
 """The peers whose authors' checkpoints can be read."""
 
+_WAYS_OF = {"changemamba": 4, "rs-mamba": 8}
 _IDLE = {"bit": re.compile(r"resnet\.(layer4|fc)\.")}
 """Tensors that the authors' model has and never uses."""
-_WRAPPERS = ("model_G_state_dict", "state_dict", "model")
+_WRAPPERS = ("model_G_state_dict", "state_dict", "model", "net")
 """What the authors' programs call the tensors, beside the optimiser's and their scores."""
 
 
@@ -264,18 +286,18 @@ def translate(peer: str, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
             tensor = tensor[:, :, None, None]
         if peer == "changeformer" and name.endswith("linear_fuse.0.weight"):
             tensor = torch.cat(tensor.chunk(4, dim=1)[::-1], dim=1)
-        if peer == "changemamba":
-            tensor = _as_convolution(name, tensor)
+        if peer in _WAYS_OF:
+            tensor = _as_convolution(name, tensor, _WAYS_OF[peer])
         if peer.startswith("fc-") and re.match(r"conv\d\dd\.weight", name):
             tensor = tensor.transpose(0, 1).flip(2, 3).contiguous()
         ours[_rename(peer, name)] = tensor
     return ours
 
 
-def _as_convolution(name: str, tensor: Tensor) -> Tensor:
-    """ChangeMamba's linear layers as convolutions, and what it holds for four ways as four."""
+def _as_convolution(name: str, tensor: Tensor, ways: int) -> Tensor:
+    """Linear layers as convolutions of one pixel, and what is held for all ways of a scan apart."""
     if name.endswith(("A_logs", "Ds")):
-        return tensor.unflatten(0, (4, -1))
+        return tensor.unflatten(0, (ways, -1))
     if re.search(r"(in_proj|out_proj|fc1|fc2)\.weight$", name) and tensor.ndim == 2:
         return tensor[:, :, None, None]
     return tensor

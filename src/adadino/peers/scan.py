@@ -50,10 +50,11 @@ def order(name: str, height: int, width: int, device: torch.device | str = "cpu"
     if way == "columns":
         places = places.t()
     elif way in ("diagonals", "antidiagonals"):
-        flat = places if way == "diagonals" else places.flip(1)
-        # From the upper right corner to the lower left, each diagonal from its upper end.
-        diagonals = [flat.diagonal(offset) for offset in range(width - 1, -height, -1)]
-        places = torch.cat(diagonals)
+        # Each goes through all rows and comes in again on the other side, as RS-Mamba's do.
+        rows = torch.arange(height, device=device)
+        starts = torch.arange(width, device=device)[:, None]
+        columns = starts + rows if way == "diagonals" else starts - rows
+        places = rows * width + columns % width
     visited = places.flatten()
     return visited.flip(0) if back else visited
 

@@ -5,13 +5,15 @@ behind a norm and added to what came in. The scan widens the map, filters it, re
 and column by column, forwards and backwards, and narrows it again. An encoder has four stages at
 strides 4, 8, 16, 32.
 
-As released (0229flex): no gate beside the scan, no bias in its projections, overlapping patches.
+As released: ChangeMamba's blocks (0229flex) have no gate beside the scan and one state for each
+channel; RS-Mamba's have a gate, sixteen states and eight directions.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import torch
 import torch.nn.functional as F
@@ -62,16 +64,32 @@ class DirectedScan(nn.Module):
         return merge(found + self.skip[..., None] * seen, self.ways, grid)
 
 
+class VSSConfig(NamedTuple):
+    """What differs between the blocks of two models."""
+
+    states: int = 1
+    """States of each channel."""
+    ways: tuple[str, ...] = CROSS
+    gated: bool = False
+    """Whether what the scan found is weighed by a gate made of the same input."""
+    filter_bias: bool = False
+
+
+PLAIN = VSSConfig()
+
+
 class VSSBlock(nn.Module):
     """Scan and MLP."""
 
-    def __init__(self, width: int, *, states: int = 1, drop_path: float = 0.0) -> None:
+    def __init__(self, width: int, config: VSSConfig = PLAIN, *, drop_path: float = 0.0) -> None:
         super().__init__()
         inner = 2 * width
+        self.gated = config.gated
         self.norm1 = ChannelNorm(width)
-        self.widen = nn.Conv2d(width, inner, 1, bias=False)
-        self.filter = nn.Conv2d(inner, inner, 3, padding=1, groups=inner, bias=False)
-        self.scan = DirectedScan(inner, rank=math.ceil(width / 16), states=states)
+        self.widen = nn.Conv2d(width, (1 + config.gated) * inner, 1, bias=False)
+        self.filter = nn.Conv2d(inner, inner, 3, padding=1, groups=inner, bias=config.filter_bias)
+        rank = math.ceil(width / 16)
+        self.scan = DirectedScan(inner, rank=rank, states=config.states, ways=config.ways)
         self.scan_norm = ChannelNorm(inner)
         self.narrow = nn.Conv2d(inner, width, 1, bias=False)
         self.norm2 = ChannelNorm(width)
@@ -82,9 +100,10 @@ class VSSBlock(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """(B, C, h, w) -> the same."""
-        y = F.silu(self.filter(self.widen(self.norm1(x))))
-        y = self.narrow(self.scan_norm(self.scan(y)).to(y.dtype))
-        x = x + self.drop_path(y)
+        wide = self.widen(self.norm1(x))
+        wide, gate = wide.chunk(2, dim=1) if self.gated else (wide, None)
+        found = self.scan_norm(self.scan(F.silu(self.filter(wide)))).to(wide.dtype)
+        x = x + self.drop_path(self.narrow(found if gate is None else found * F.silu(gate)))
         return x + self.drop_path(self.mlp(self.norm2(x)))
 
 
@@ -92,8 +111,23 @@ class VMamba(nn.Module):
     """Overlapping patches and four stages, each but the first behind a convolution of stride 2."""
 
     def __init__(
-        self, *, width: int, depths: Sequence[int], drop_path: float, states: int = 1
+        self,
+        *,
+        width: int,
+        depths: Sequence[int],
+        drop_path: float,
+        config: VSSConfig = PLAIN,
+        normed: bool = True,
     ) -> None:
+        """Make an encoder.
+
+        Args:
+            width: Channels of the first stage; every other has twice those before it.
+            depths: Blocks of each stage.
+            drop_path: Rate of the last block; it rises from zero at the first.
+            config: The blocks.
+            normed: Whether a norm stands behind every map that is handed out.
+        """
         super().__init__()
         self.widths = [width * 2**i for i in range(len(depths))]
         self.patches = nn.Sequential(
@@ -107,11 +141,10 @@ class VMamba(nn.Module):
         stages, downs, norms = [], [], []
         for i, depth in enumerate(depths):
             blocks = [
-                VSSBlock(self.widths[i], states=states, drop_path=rates.pop(0))
-                for _ in range(depth)
+                VSSBlock(self.widths[i], config, drop_path=rates.pop(0)) for _ in range(depth)
             ]
             stages.append(nn.Sequential(*blocks))
-            norms.append(ChannelNorm(self.widths[i]))
+            norms.append(ChannelNorm(self.widths[i]) if normed else nn.Identity())
             if i:
                 down = nn.Conv2d(self.widths[i - 1], self.widths[i], 3, stride=2, padding=1)
                 downs.append(nn.Sequential(down, ChannelNorm(self.widths[i])))
