@@ -133,7 +133,7 @@ def test_a_peer_s_history_has_no_settings_of_adadino(train):
     ("name", "arguments", "message"),
     [
         ("fcef", [], "unknown peer 'fcef'; there are fc-ef, fc-siam-diff"),
-        ("st-mamba", [], "st-mamba is quoted only: its selective scan is a compiled CUDA"),
+        ("st-mamba", [], "st-mamba is quoted only: it is not rebuilt yet"),
         ("unet", ["--model.bscs.k", 4], "model.bscs.k has no effect on unet: leave it out."),
         ("unet", ["--model.bscs.k", 6], "model.bscs.k has no effect on unet: leave it out."),
         ("unet", ["--model.backbone.weights", "x"], "model.backbone.weights has no effect on unet"),

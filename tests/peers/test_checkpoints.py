@@ -24,7 +24,9 @@ from adadino.source import read_settings
 from tests.conftest import SMALL, randomise
 
 FROZEN = [name for name, spec in PEERS.items() if spec.backbone]
-CHEAP = [name for name in PEERS if name not in ("snunet", "changeformer")]
+CHEAP = [
+    name for name in PEERS if name not in ("snunet", "changeformer", "changemamba", "rs-mamba")
+]
 
 
 def named(name: str, config: Config = SMALL) -> Config:
