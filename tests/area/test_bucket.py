@@ -13,7 +13,7 @@ import pytest
 import rasterio
 
 from adadino.area import store
-from adadino.area.pairs import as_mosaics
+from adadino.area.mosaic import as_mosaics
 from adadino.area.units import Dates
 from adadino.errors import AdaDINOError, ConfigError, InputError, WriteError
 from tests.area.buckets import BUCKET, KEYS, Proxy, Server

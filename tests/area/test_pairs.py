@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from itertools import pairwise
+from pathlib import Path
 
 import numpy as np
 import pytest
 import rasterio
 from affine import Affine
+from rasterio import warp
+from rasterio.windows import from_bounds
 
-from adadino.area.pairs import as_mosaics, read_pairs
+from adadino.area.mosaic import as_mosaics
+from adadino.area.pairs import read_pairs
 from adadino.area.units import Dates
 from adadino.errors import InputError
 from adadino.scene import predict_scene
@@ -78,6 +83,92 @@ def test_stac_items_of_one_footprint_are_a_pair(tmp_path):
     document.write_text(json.dumps({"type": "FeatureCollection", "features": features[:3]}))
     with pytest.raises(InputError, match="item e-old has 0 others of its footprint"):
         read_pairs(document)
+
+
+def test_of_many_dates_the_best_pair_of_each_place_is_taken(tmp_path):
+    def shot(name, when, cloud, box=(0, 0, 1, 1)):
+        found = item(name, f"{when}T00:00:00Z", list(box), visual=f"{name}.tif")
+        found["properties"]["eo:cloud_cover"] = cloud
+        return found
+
+    features = [
+        shot("cloudy-18", "2018-06-01", 60),
+        shot("clear-18", "2018-07-01", 5),
+        shot("winter-18", "2018-01-05", 1),
+        shot("late-18", "2018-07-01", 30),  # the same day, another satellite
+        shot("summer-23", "2023-07-10", 5),
+        shot("winter-23", "2023-12-20", 0),
+        shot("cloudy-23", "2023-07-05", 80),
+        shot("foggy-a", "2018-07-01", 90, (1, 0, 2, 1)),
+        shot("foggy-b", "2023-07-01", 90, (1, 0, 2, 1)),
+    ]
+    document = tmp_path / "search.json"
+    document.write_text(json.dumps({"type": "FeatureCollection", "features": features}))
+    foggy, clear = read_pairs(document)  # the clearest last: on top of a mosaic
+    assert foggy.name == "foggy-a"
+    names = [Path(path).stem for path in (clear.before, clear.after)]
+    # winter to winter: 1 percent of clouds and 16 days; summer to summer: 10 percent and 9 days
+    assert names == ["winter-18", "winter-23"]
+    features[5]["properties"]["eo:cloud_cover"] = 12
+    document.write_text(json.dumps({"type": "FeatureCollection", "features": features}))
+    names = [
+        Path(path).stem for path in (read_pairs(document)[1].before, read_pairs(document)[1].after)
+    ]
+    assert names == ["clear-18", "summer-23"]
+
+
+def ramp(path, crs, transform, shape, *, value=None):
+    """An image whose red and green say where on Earth it lies."""
+    rows, cols = np.mgrid[: shape[0], : shape[1]] + 0.5
+    x, y = transform * (cols.ravel(), rows.ravel())
+    lon, lat = (np.reshape(v, shape) for v in warp.transform(crs, "EPSG:4326", x, y))
+    image = np.stack([(lon - 11.99) * 12_000, (lat - 49.995) * 20_000, np.full(shape, 99.0)])
+    image = image.clip(1, 254) if value is None else np.full_like(image, value)
+    profile = {"driver": "GTiff", "count": 3, "dtype": "uint8", "crs": crs, "transform": transform}
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with rasterio.open(path, "w", height=shape[0], width=shape[1], **profile) as raster:
+        raster.write(image.astype(np.uint8))
+
+
+def test_mosaics_of_two_zones_are_a_pair_for_each(model, tmp_path):
+    def corner(crs, lon):
+        x, y = warp.transform("EPSG:4326", crs, [lon], [50.004])
+        return Affine(5, 0, round(x[0]), 0, -5, round(y[0]))
+
+    west, east, folder = "EPSG:32632", "EPSG:32633", tmp_path / "in"
+    ramp(folder / "before/w.tif", west, corner(west, 11.992), (160, 128))
+    ramp(folder / "before/e.tif", east, corner(east, 12.001), (160, 128))
+    # The second date is in the eastern zone alone, on another lattice, in two parts with a gap.
+    ramp(folder / "after/1.tif", east, corner(east, 11.991), (90, 400))
+    whole = corner(east, 11.991) * Affine.translation(0, 100)
+    ramp(folder / "after/2.tif", east, whole, (110, 400))
+    pairs = as_mosaics(folder, tmp_path / "out")
+    assert [dates.name for dates in pairs] == ["mosaic-EPSG_32632", "mosaic-EPSG_32633"]
+    with rasterio.open(pairs[0].before) as before, rasterio.open(pairs[0].after) as after:
+        assert before.crs == after.crs == west
+        offset = ~before.transform * (after.transform.c, after.transform.f)
+        assert max(abs(value - round(value)) for value in offset) < 1e-6
+        window = from_bounds(*before.bounds, after.transform)
+        seen = after.read(window=window, boundless=True, masked=False)
+        there = after.dataset_mask(boundless=True, window=window) > 0
+        rows, cols = np.mgrid[:160, :128] + 0.5
+        x, y = before.transform * (cols.ravel(), rows.ravel())
+        x, y = ~corner(east, 11.991) * np.array(warp.transform(west, east, x, y))
+        covered = (x > 0) & (x < 400) & (((y > 0) & (y < 90)) | ((y > 100) & (y < 210)))
+        assert 0.75 < covered.mean() < 0.95  # there is a gap
+        assert (covered.reshape(160, 128) != there).mean() < 0.02  # but for the rims
+        apart = abs(seen[:2].astype(int) - before.read()[:2])
+        assert apart[:, there].max() <= 3  # the same places, to a pixel's step of the ramp
+    options = dataclasses.replace(OPTIONS, scale=(0.0, 255.0))
+    result = area(pairs, tmp_path / "out", model, options=options)
+    assert result.failed == {}
+    names = [Path(name).name for name in result.outputs]
+    assert {"change-1.vrt", "change-2.vrt"} <= set(names)
+    assert result.polygons.crs == "EPSG:4326"
+
+    ramp(folder / "before/far.tif", "EPSG:32634", Affine(5, 0, 5e5, 0, -5, 5.5e6), (64, 64))
+    with pytest.raises(InputError, match=r"no image of the second date lies where .*far.tif lies"):
+        as_mosaics(folder, tmp_path / "other")
 
 
 def test_folders_of_tiles_are_compared_as_two_mosaics_without_seams(model, tmp_path):

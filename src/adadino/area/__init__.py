@@ -1,6 +1,7 @@
 """Whole regions: many pairs, or mosaics of any size, cut into units that many workers predict.
 
-`run` tells the story. `pairs` reads what is to be compared; `units` cuts it; `ledger` knows what
+`run` tells the story. `pairs` reads what is to be compared (`search` from STAC,
+`mosaic` as two images); `units` cuts it; `ledger` knows what
 is finished, and `store` where its files lie: a folder or a bucket. `worker` predicts a unit with
 what `scene` is made of; `pool` runs workers, in this process or on Ray. `join` joins polygons in
 pieces and `polygons` makes files of them; `merge` ties the rasters together, and `overviews`,

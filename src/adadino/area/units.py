@@ -7,12 +7,14 @@ chunks, stretch and shift are the scene's own: cutting moves no pixel.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from pathlib import Path
 
 from adadino.area.store import teach_gdal
-from adadino.errors import AdaDINOError, ConfigError
+from adadino.errors import AdaDINOError, ConfigError, InputError
 from adadino.geo.grid import Grid, match
 from adadino.geo.read.raster import resampled_grid
 from adadino.geo.read.source import describe
@@ -115,3 +117,17 @@ def count_tiles(scene: PlacedDates, units: Sequence[Unit], options: SceneOptions
     grid = scene.grid
     tiles = TilePlan(*grid.shape, tile=options.tile, overlap=options.overlap)
     return sum(tiles.number_meeting(*unit.part) for unit in units)
+
+
+def image_name(name: str, base: Path, source: Path) -> str:
+    """A name as GDAL opens it from anywhere."""
+    if "\0" in name:
+        raise InputError(f"{source} names a file with a zero byte in it, {name!r}; correct it.")
+    if name.startswith(("/vsi", "/")) or "://" in name:
+        return re.sub(r"^https?://", lambda scheme: f"/vsicurl/{scheme[0]}", name)
+    return str((base / name).resolve())
+
+
+def folder_name(name: str) -> str:
+    """A name that a folder can have: plain characters, and not too long."""
+    return re.sub(r"[^\w.-]+", "_", name).lstrip(".")[:60] or "pair"

@@ -89,7 +89,8 @@ def command(
     """
     check_pairs(pairs)
     from adadino.area import predict_area
-    from adadino.area.pairs import as_mosaics, read_pairs
+    from adadino.area.mosaic import as_mosaics
+    from adadino.area.pairs import read_pairs
 
     if dry_run:
         from adadino.area.cost import Prices, find_limits

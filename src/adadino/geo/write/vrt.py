@@ -80,7 +80,7 @@ def write_mosaic(path: Path, images: Sequence[ImagePath]) -> None:
             type of bands than the first.
     """
     facts = [_facts(image) for image in images]
-    first = facts[0]
+    first, masked = facts[0], any(each.masked for each in facts)
     for image, other in zip(images, facts, strict=True):
         _check_alike(images[0], first, image, other)
     places = [_place(first.grid, other.grid) for other in facts]
@@ -104,11 +104,17 @@ def write_mosaic(path: Path, images: Sequence[ImagePath]) -> None:
             if first.nodata is not None:
                 source.tag = "ComplexSource"
                 SubElement(source, "NODATA").text = repr(first.nodata)
+            elif masked:  # what an image does not show hides no other
+                source.tag = "ComplexSource"
+                SubElement(source, "UseMaskBand").text = "true"
     if first.nodata is None:
         # GDAL's mask of each image: what is there of masks and alpha, else everything it covers.
         mask = SubElement(SubElement(root, "MaskBand"), "VRTRasterBand", dataType="Byte")
         for piece in pieces:
-            _source(mask, path, piece, "mask,1", "Byte", {})
+            source = _source(mask, path, piece, "mask,1", "Byte", {})
+            if masked:
+                source.tag = "ComplexSource"
+                SubElement(source, "NODATA").text = "0"
     _write(path, root)
 
 
@@ -117,17 +123,21 @@ class _Facts(NamedTuple):
     types: tuple[str, ...]
     colours: tuple[str, ...]
     nodata: float | None
+    masked: bool
+    """Whether it has an alpha band or a mask of its own."""
 
 
 def _facts(image: ImagePath) -> _Facts:
     with open_dataset(image) as dataset:
         colours = tuple(colour.name.capitalize() for colour in dataset.colorinterp)
-        by_value = MaskFlags.nodata in dataset.mask_flag_enums[0]
+        flags = dataset.mask_flag_enums[0]
+        by_value = MaskFlags.nodata in flags
         nodata = dataset.nodata if by_value else None
         for kind in dataset.dtypes:
             if kind not in TYPES:
                 raise InputError(f"{image} holds {kind}, of which no mosaic is made; convert it.")
-        return _Facts(Grid.of(dataset), dataset.dtypes, colours, nodata)
+        masked = not by_value and MaskFlags.all_valid not in flags
+        return _Facts(Grid.of(dataset), dataset.dtypes, colours, nodata, masked)
 
 
 def _check_alike(first: ImagePath, expected: _Facts, image: ImagePath, found: _Facts) -> None:
