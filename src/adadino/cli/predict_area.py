@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import tempfile
 from json import dumps
 from pathlib import Path
@@ -207,6 +208,11 @@ def _print_cost(
         typer.echo(f"{pairs} pairs, {cost.units} units, {cost.megapixels:,.1f} megapixels")
         typer.echo(f"{cost.tiles:,} tiles, {100 * cost.halo:.1f} % more than in one piece")
         typer.echo(f"{cost.gpu_hours:,.2f} GPU-hours at {cost.rate:g} tiles/s{source}")
+        if not own_rate and shutil.which("nvidia-smi") is None:
+            typer.echo(
+                f"no GPU is found here: at the one tile a second that the bundled model takes on a "
+                f"processor core, {cost.tiles / 3600:,.1f} core-hours; give --rate for your own"
+            )
         typer.echo(
             f"{cost.decoded / 1e9:,.2f} GB of pixels to read (less as stored), about "
             f"{cost.stored / 1e9:,.2f} GB to write, {cost.polygons:,} polygons"

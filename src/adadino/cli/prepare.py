@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import shutil
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -79,8 +80,9 @@ def _missing(name: str, source: Path, splits: list[str]) -> list[str]:
 def _next(dest: Path, tile: int) -> list[str]:
     """What to type next. Neither command needs a file of the repository."""
     size = "" if tile == 256 else f"--augment.size {-(-tile // 32) * 32} "
+    where = "" if shutil.which("nvidia-smi") else "on a machine with a GPU, "
     return [
-        "as in the paper, with DINOv3's weights in FILE: adadino train --preset vitl16 "
+        f"as in the paper, {where}with DINOv3's weights in FILE: adadino train --preset vitl16 "
         f"--model.bscs.k 16 --model.backbone.weights FILE {size}--data {dest}",
         f"next: adadino train --preset tiny --model.backbone.weights tiny {size}--data {dest}",
     ]
