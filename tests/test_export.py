@@ -162,6 +162,33 @@ def test_one_onnx_file_takes_any_batch_height_and_width(exported):
 
 
 @pytest.mark.slow
+def test_onnxruntime_has_nothing_to_remark_on_casts(exported):
+    onnx = pytest.importorskip("onnx", reason="it reads the file's operators")
+    found = {node.op_type for node in onnx.load(exported[1].path).graph.node}
+    assert "Cast" in found
+    assert "CastLike" not in found
+
+
+def test_casts_that_take_a_type_from_a_value_are_named():
+    onnx = pytest.importorskip("onnx", reason="it makes the graph")
+    from onnx import TensorProto, helper
+
+    from adadino.export.trace import name_casts
+
+    nodes = [helper.make_node("CastLike", ["x", "y"], ["z"])]
+    values = [
+        helper.make_tensor_value_info(name, kind, [2])
+        for name, kind in (("x", TensorProto.FLOAT), ("y", TensorProto.INT64))
+    ]
+    result = helper.make_tensor_value_info("z", TensorProto.INT64, [2])
+    proto = helper.make_model(helper.make_graph(nodes, "g", values, [result]))
+    name_casts(proto)
+    assert [(node.op_type, list(node.input)) for node in proto.graph.node] == [("Cast", ["x"])]
+    assert proto.graph.node[0].attribute[0].i == TensorProto.INT64
+    onnx.checker.check_model(proto)
+
+
+@pytest.mark.slow
 def test_the_file_says_what_it_is(exported):
     model, done = exported
     said = ExportedModel(done.path).metadata

@@ -94,6 +94,7 @@ def to_onnx(
             ) from error
     assert converted is not None
     proto: ModelProto = converted.model_proto
+    name_casts(proto)
     _tidy(proto, {"batch": 0, "height": -2, "width": -1})
     return proto
 
@@ -119,6 +120,24 @@ def _tracing(*, fixed: bool) -> Iterator[None]:
                 yield
         finally:
             logging.disable(disabled)
+
+
+def name_casts(proto: ModelProto) -> None:
+    """Turn every `CastLike` whose type is known into `Cast`, in place.
+
+    onnxruntime has no kernel for `CastLike`. It warns of each when it loads the file.
+    """
+    from onnx import helper, shape_inference
+
+    graph = shape_inference.infer_shapes(proto).graph
+    described = (*graph.input, *graph.value_info, *graph.output)
+    types = {value.name: value.type.tensor_type.elem_type for value in described}
+    types |= {tensor.name: tensor.data_type for tensor in graph.initializer}
+    for node in proto.graph.node:
+        if node.op_type == "CastLike" and (kind := types.get(node.input[1])):
+            node.op_type = "Cast"
+            del node.input[1]
+            node.attribute.append(helper.make_attribute("to", kind))
 
 
 def _sizes(program: ExportedProgram) -> Iterator[Any]:
