@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from multiprocessing.util import register_after_fork
 from pathlib import Path
-from typing import Any, TextIO
+from typing import IO, Any, TextIO
 
 from adadino.errors import AdaDINOError, WeightsError, WriteError
 
@@ -44,7 +44,7 @@ def atomic(path: Path | str) -> Iterator[Path]:
         raise WriteError(f"cannot write {path}: {error.strerror}. {WAY_OUT}") from error
     try:
         yield part
-        with part.open("rb") as written:
+        with part.open("r+b") as written:  # Windows flushes only what may be written
             os.fsync(written.fileno())
         part.replace(path)
     except OSError as error:
@@ -113,6 +113,8 @@ def sole_writer(path: Path | str, what: str) -> Iterator[None]:
             yield
         finally:
             shutil.rmtree(folder, ignore_errors=True)
+    if os.name == "nt":  # where the open lock file could not be removed
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 @contextmanager
@@ -128,12 +130,7 @@ def locked(folder: Path | str, what: str) -> Iterator[None]:
     folder = Path(folder)
     with _lock_file(folder) as handle:
         try:
-            import fcntl
-        except ImportError:  # Windows: no advisory locks; the folder's files are still atomic
-            yield
-            return
-        try:
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            lock(handle)
         except OSError as error:
             raise AdaDINOError(
                 f"another process holds the {what} in {folder}; wait for it, or choose another "
@@ -147,6 +144,30 @@ def locked(folder: Path | str, what: str) -> Iterator[None]:
         # A forked reading process would inherit the lock and outlive its killed parent.
         register_after_fork(handle, lambda inherited: inherited.close())
         yield
+
+
+def lock(handle: IO[Any], *, wait: bool = False) -> None:
+    """Lock an open file until it is closed, by the operating system's own means.
+
+    Args:
+        handle: The file.
+        wait: Wait for whoever holds it, instead of raising an error.
+
+    Raises:
+        OSError: Another process holds it.
+    """
+    try:
+        import fcntl
+    except ImportError:  # Windows
+        import msvcrt
+
+        # A byte that no file has: on Windows nobody else could read one that is locked.
+        handle.seek(2**31 - 2)
+        # LK_LOCK gives up after ten seconds; LK_NBLCK at once.
+        mode = msvcrt.LK_LOCK if wait else msvcrt.LK_NBLCK  # type: ignore[attr-defined]
+        msvcrt.locking(handle.fileno(), mode, 1)  # type: ignore[attr-defined]
+        return
+    fcntl.flock(handle, fcntl.LOCK_EX if wait else fcntl.LOCK_EX | fcntl.LOCK_NB)
 
 
 def _lock_file(folder: Path) -> TextIO:

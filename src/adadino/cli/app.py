@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import os
 import sys
 import warnings
 from collections.abc import Callable
@@ -153,8 +154,19 @@ def _hush() -> None:
     sys.unraisablehook, sys.excepthook = unraisable, uncaught
 
 
+def _wait_politely() -> None:
+    """Have threads that wait sleep, instead of spinning on a processor that others need.
+
+    OpenMP reads this once, when torch loads it. A spinning thread gains a few per cent on an idle
+    machine, and on a busy one it keeps the threads it waits for from running.
+    """
+    os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
+    os.environ.setdefault("KMP_BLOCKTIME", "0")  # the same for Intel's and LLVM's OpenMP
+
+
 def main() -> None:
     """Entry point of the `adadino` command."""
+    _wait_politely()
     warnings.showwarning = _show_warning
     _hush()
     try:

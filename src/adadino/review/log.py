@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import IO
 
 from adadino.errors import WriteError
-from adadino.files import WAY_OUT
+from adadino.files import WAY_OUT, lock
 from adadino.review.actions import Action, read_action
 
 Check = Callable[[Sequence[Action], Action], Action]
@@ -108,12 +108,7 @@ class Log:
         except OSError as error:
             raise WriteError(f"cannot write {self.path}: {error.strerror}. {WAY_OUT}") from error
         with file:
-            try:
-                import fcntl
-
-                fcntl.flock(file, fcntl.LOCK_EX)
-            except ImportError:  # Windows: one process at a time reviews there
-                pass
+            lock(file, wait=True)
             end = file.seek(0, os.SEEK_END)
             if end:
                 file.seek(end - 1)

@@ -170,6 +170,8 @@ def open_session(path: Path, device: str) -> Any:
         raise WeightsError(f"there is no model file {path}; `adadino export` writes one.")
     options = ort.SessionOptions()
     options.log_severity_level = 3  # its remarks on the graph are for its developers
+    # Between two tiles its threads would spin: half again as much processor time as the work.
+    options.add_session_config_entry("session.intra_op.allow_spinning", "0")
     try:
         return ort.InferenceSession(str(path), options, providers=[PROVIDERS[device]])
     except Exception as error:  # onnxruntime has a type for each of its reasons
