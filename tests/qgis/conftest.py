@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import json
 import os
+import runpy
 import shutil
 import subprocess
 import sys
 import time
+import zipfile
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -22,6 +25,7 @@ PLUGIN = ROOT / "qgis-plugin" / "adadino_change"
 INSIDE = Path(__file__).parent / "inside"
 
 sys.path.insert(0, str(PLUGIN.parent))
+pack: Callable[[Path], Path] = runpy.run_path(str(PLUGIN.parent / "pack.py"))["pack"]
 
 
 def script(path: Path, text: str) -> Path:
@@ -52,7 +56,7 @@ class Qgis:
         self.process_program, self.python, self.folder = process, python, folder
         plugins = folder / "profiles" / "default" / "python" / "plugins"
         plugins.mkdir(parents=True)
-        shutil.copytree(PLUGIN, plugins / PLUGIN.name, ignore=shutil.ignore_patterns("__pycache__"))
+        zipfile.ZipFile(pack(folder / "dist")).extractall(plugins)  # as QGIS installs it
         home, running = folder / "home", folder / "run"
         home.mkdir()
         running.mkdir(mode=0o700)
