@@ -313,13 +313,13 @@ ABSENT: dict[str, AbsentPeer] = {
     "cdmamba": AbsentPeer(
         "CDMamba",
         "H. Zhang et al., TGRS 2025",
-        "it is not rebuilt yet; the code that its authors released lacks the module of its blocks",
+        "it is not rebuilt yet",
         _quoted(79.07, 91.10, 90.75, 81.77),
     ),
     "st-mamba": AbsentPeer(
         "ST-Mamba",
         "J. Zhao et al., TGRS 2025",
-        "it is not rebuilt yet, and no code of its authors was found",
+        "it is not rebuilt yet",
         _quoted(83.39, 94.72, 91.92, 84.01),
     ),
     "changetitans": AbsentPeer(
