@@ -25,7 +25,9 @@ from tests.conftest import SMALL, randomise
 
 FROZEN = [name for name, spec in PEERS.items() if spec.backbone]
 CHEAP = [
-    name for name in PEERS if name not in ("snunet", "changeformer", "changemamba", "rs-mamba")
+    name
+    for name in PEERS
+    if name not in ("snunet", "changeformer", "changemamba", "rs-mamba", "cdmamba")
 ]
 
 
