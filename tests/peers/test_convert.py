@@ -57,7 +57,9 @@ def test_the_peer_computes_what_its_authors_code_computes(peer):
         model.load_state_dict(translate(peer, formula(SHAPES[peer])))
         model.train(mode == "train")
         found = difference(model(before, after).logits)
-        assert found == pytest.approx(FACTS[peer][mode], abs=4e-6), mode
+        # CDMamba scans 4,096 tokens some forty times, with float32 states.
+        tolerance = 2e-5 if peer == "cdmamba" else 4e-6
+        assert found == pytest.approx(FACTS[peer][mode], abs=tolerance), mode
 
 
 @pytest.mark.parametrize("peer", ["bit", "snunet", "tinycd", "fc-siam-diff", "fc-siam-conc"])
