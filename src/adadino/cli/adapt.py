@@ -7,8 +7,9 @@ from typing import Annotated
 
 import typer
 
-from adadino.cli.options import Json, Overwrite, Quiet, takes_dataclasses
+from adadino.cli.options import Bands, Json, Overwrite, Quiet, Scale, takes_dataclasses
 from adadino.cli.output import print_json, progress
+from adadino.cli.scene import read_colours
 from adadino.training.adapt.options import AdaptOptions
 
 
@@ -26,6 +27,8 @@ def command(
     ] = None,
     before: Annotated[str | None, typer.Option(help="The first date of the judged map.")] = None,
     after: Annotated[str | None, typer.Option(help="The second date of the judged map.")] = None,
+    bands: Bands = None,
+    scale: Scale = None,
     output: Annotated[Path, typer.Option("-o", "--output", help="The new model's folder.")],
     replay_data: Annotated[
         Path | None, typer.Option(help="Pairs of your own to train along, against forgetting.")
@@ -48,7 +51,8 @@ def command(
 
     with progress("adapting", quiet=quiet) as report:
         if judged is not None and before is not None and after is not None:
-            data = judged_tiles(judged, before, after, output)
+            colours = read_colours(bands, scale)
+            data = judged_tiles(judged, before, after, output, **colours)
         assert data is not None
         found = adapt(
             model,

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from adadino.cli.options import Json, Overwrite, Quiet
+from adadino.cli.options import Bands, Json, Overwrite, Quiet, Scale
 from adadino.cli.output import print_json, print_table, progress
+from adadino.cli.scene import read_colours
 
 if TYPE_CHECKING:
     from adadino.review import Review
@@ -134,6 +135,8 @@ def export(
     before: Annotated[str | None, typer.Option(help="The first date, for --tiles.")] = None,
     after: Annotated[str | None, typer.Option(help="The second date, for --tiles.")] = None,
     tile: Annotated[int, typer.Option(min=32, help="Side of a tile in pixels.")] = 256,
+    bands: Bands = None,
+    scale: Scale = None,
     overwrite: Overwrite = False,
     quiet: Quiet = False,
     json: Json = False,
@@ -156,7 +159,8 @@ def export(
         outputs.append(mask)
     if tiles is not None and before is not None and after is not None:
         with progress("tiles", quiet=quiet or json) as report:
-            made = write_tiles(opened, tiles, before, after, tile=tile, report=report)
+            colours = read_colours(bands, scale)
+            made = write_tiles(opened, tiles, before, after, tile=tile, report=report, **colours)
         facts |= {"tiles": len(made.names), "left_out": made.left_out}
         facts["warnings"] += made.warnings
         outputs.append(tiles)

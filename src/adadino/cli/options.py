@@ -27,6 +27,12 @@ Device = Annotated[str, typer.Option(help="auto, cpu, cuda, mps.")]
 Json = Annotated[
     bool, typer.Option("--json", help="Print one JSON object on standard output, nothing else.")
 ]
+Bands = Annotated[
+    str | None, typer.Option(metavar="R,G,B", help="The map's --bands, if it had them.")
+]
+Scale = Annotated[
+    str | None, typer.Option(metavar="MIN,MAX", help="The map's --scale, if it had one.")
+]
 Model = Annotated[
     str, typer.Option(help="A checkpoint folder, e.g. runs/levir/best, or an .onnx file.")
 ]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import typer
 
 from adadino.cli.options import Typed, takes_dataclasses, whole_number
@@ -11,11 +13,13 @@ def _batch(text: str) -> int | None:
     return None if text == "auto" else whole_number(text)
 
 
-def _bands(text: str) -> tuple[int, ...]:
+def read_bands(text: str) -> tuple[int, ...]:
+    """Numbers of bands, as `3,2,1`."""
     return tuple(map(whole_number, text.split(",")))
 
 
-def _scale(text: str) -> tuple[float, ...]:
+def read_scale(text: str) -> tuple[float, ...]:
+    """Raw values of black and white, as `0,3000`."""
     return _numbers(text, "MIN,MAX")
 
 
@@ -37,9 +41,17 @@ def _dates(text: str) -> tuple[str, ...]:
     return tuple(text.split(","))
 
 
+def read_colours(bands: str | None, scale: str | None) -> dict[str, Any]:
+    """How a map's images were read, from the options that say so."""
+    return {
+        "bands": None if bands is None else read_bands(bands),
+        "scale": None if scale is None else read_scale(scale),
+    }
+
+
 takes_scene_options = takes_dataclasses(
-    bands=Typed(_bands, "R,G,B"),
-    scale=Typed(_scale, "MIN,MAX"),
+    bands=Typed(read_bands, "R,G,B"),
+    scale=Typed(read_scale, "MIN,MAX"),
     batch=Typed(_batch, "N|auto", "auto"),
     bbox=Typed(_box, "LEFT,BOTTOM,RIGHT,TOP"),
     dates=Typed(_dates, "BEFORE,AFTER"),

@@ -11,7 +11,7 @@ else is computed from the log, so that a killed program loses nothing and undo h
 - `folder`: `Review`, an open review; `start`: a new one from a map.
 - `shapes`: checks of drawn outlines.
 - `layer`: to GeoPackage, for QGIS; `intake`: back from it.
-- `labels`: the corrected mask, and tiles to learn from.
+- `labels`: the corrected mask; `tiles`: what a model learns from.
 
 How a page uses it:
 
@@ -33,11 +33,12 @@ exports (`write_verdicts`, `write_mask`, `write_tiles`) read rasters and belong 
 from adadino.review.actions import Action
 from adadino.review.folder import Polygon, Review
 from adadino.review.intake import read_verdicts
-from adadino.review.labels import write_layer_tiles, write_mask, write_tiles
+from adadino.review.labels import write_mask
 from adadino.review.layer import verdict_frame, write_verdicts
 from adadino.review.propose import Proposal
 from adadino.review.start import start_review
 from adadino.review.state import State
+from adadino.review.tiles import write_layer_tiles, write_tiles
 
 __all__ = [
     "Action",

@@ -3,13 +3,22 @@
 from __future__ import annotations
 
 import shutil
+from collections.abc import Sequence
 from pathlib import Path
 
 from adadino.files import work_folder
 from adadino.review import Review, write_layer_tiles, write_tiles
 
 
-def judged_tiles(judged: Path, before: str, after: str, output: Path) -> Path:
+def judged_tiles(
+    judged: Path,
+    before: str,
+    after: str,
+    output: Path,
+    *,
+    bands: Sequence[int] | None = None,
+    scale: tuple[float, float] | None = None,
+) -> Path:
     """Write the judged tiles of a map, parts of tiles included, for the adaptation of `output`.
 
     Args:
@@ -17,6 +26,8 @@ def judged_tiles(judged: Path, before: str, after: str, output: Path) -> Path:
         before: The first date of the map.
         after: The second date.
         output: The folder of the model that is to come.
+        bands: Red, green and blue, as the map was predicted with.
+        scale: Raw values that are black and white, as the map was predicted with.
 
     Returns:
         The folder of the tiles.
@@ -24,7 +35,8 @@ def judged_tiles(judged: Path, before: str, after: str, output: Path) -> Path:
     folder = work_folder(output.with_name(f"{output.name}.tiles"))
     shutil.rmtree(folder, ignore_errors=True)  # the review may have gone on since
     if judged.is_dir():
-        write_tiles(Review.open(judged), folder, before, after, partial=True)
+        review = Review.open(judged)
+        write_tiles(review, folder, before, after, partial=True, bands=bands, scale=scale)
     else:
-        write_layer_tiles(judged, folder, before, after)
+        write_layer_tiles(judged, folder, before, after, bands=bands, scale=scale)
     return folder

@@ -32,7 +32,7 @@ from adadino.data.synthetic import make_pair
 from adadino.errors import DataError, WriteError
 from adadino.files import locked, work_folder, write_atomic
 from adadino.model.adadino import AdaDINO
-from adadino.source import WEIGHTS, lineage
+from adadino.source import WEIGHTS, lineage, read_settings
 from adadino.training.adapt.compare import Comparison, compare
 from adadino.training.adapt.features import Frozen, Store, View, check_model, views_of
 from adadino.training.adapt.fit import count, fit
@@ -143,8 +143,10 @@ def adapt(
         )  # fmt: skip
         if keep:
             new.ancestors = lineage(source)
-            trained_on = [f"{len(tiles)} tiles of {Path(data).name}"]
-            save(new, output, extra={"trained_on": trained_on, "adapted": found.as_dict()})
+            new.temperature = 1.0  # the base's calibration is not the new model's
+            save(
+                new, output, extra=_card(source, f"{len(tiles)} tiles of {Path(data).name}", found)
+            )
         write_atomic(output / "report.json", json.dumps(found.as_dict(), indent=2) + "\n")
         write_atomic(output / "report.md", _markdown(source, found))
         shutil.rmtree(work, ignore_errors=True)
@@ -267,6 +269,13 @@ def _facts(
     model = [one["digest"] for one in lineage(source)]
     said = {name: value for name, value in asdict(options).items() if name != "anyway"}
     return {"model": model, "tiles": digest.hexdigest(), "options": said}
+
+
+def _card(source: str, data: str, found: Adapted) -> dict[str, Any]:
+    """What the new checkpoint says of itself: what the base learned from, and what came after."""
+    said = read_settings(source)
+    card = {name: said[name] for name in ("licence",) if name in said}
+    return {**card, "trained_on": [*said.get("trained_on", []), data], "adapted": found.as_dict()}
 
 
 def _open_work(work: Path, facts: dict[str, Any], *, overwrite: bool) -> None:
