@@ -84,6 +84,8 @@ class Requests(Web):
         "adadino.web.http.guard",
         "adadino.web.http.intake",
         "adadino.web.http.options",
+        "adadino.web.http.reviewing",
+        "adadino.web.http.features",
     )
 
     def seeds(self) -> Sequence[bytes]:
@@ -102,12 +104,28 @@ class Requests(Web):
             for body in bodies
         ]
         job = self.demo.encode()
+        square = [[500010, 5799990], [500020, 5799990], [500020, 5799980], [500010, 5799990]]
+        actions: list[dict[str, Any]] = [
+            {"do": "judge", "shape": 1, "verdict": "right", "list": "random", "key": "a"},
+            {"do": "draw", "geometry": {"type": "Polygon", "coordinates": [square]}},
+            {"do": "cut", "shape": 1, "geometry": {"type": "Polygon", "coordinates": [square]}},
+            {"do": "note", "shape": 1, "note": "x"}, {"do": "undo"},
+        ]  # fmt: skip
+        posts += [b"POST /api/jobs/" + job + b"/review\n" + head + b"content-length: 0\n\n"]
+        posts += [
+            b"POST /api/jobs/" + job + b"/review/actions\n" + head + b"content-length: 90\n\n"
+            + json.dumps(action).encode()
+            for action in actions
+        ]  # fmt: skip
         others = [
             b"GET /api/jobs", b"GET /api/files", b"GET /api/info", b"DELETE /api/jobs/" + job,
             b"POST /api/jobs/" + job + b"/cancel", b"POST /login", b"GET /api/jobs/" + job,
             b"GET /api/jobs/" + job + b"/tiles/probability/1/0/1.png",
             b"GET /api/jobs/" + job + b"/polygons?threshold=0.5&min_area=10",
-            b"GET /static/../app.py", b"GET /metrics",
+            b"GET /static/../app.py", b"GET /metrics", b"GET /api/jobs/" + job + b"/wmts",
+            b"GET /api/jobs/" + job + b"/review", b"GET /api/jobs/" + job + b"/stac.json",
+            b"GET /api/jobs/" + job + b"/xyz/after/17/71000/43000.png",
+            b"GET /api/jobs/" + job + b"/features/0.5/0/collections/change/items?bbox=15,52,16,53",
         ]  # fmt: skip
         return posts * 6 + [line + b"\n" + head + b"\n" for line in others]
 

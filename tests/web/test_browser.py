@@ -142,6 +142,21 @@ def test_an_uploaded_pair_is_computed_shown_and_downloaded(watched, tmp_path):
     api.expect(page.locator("#scene-name")).to_have_text("before → after")  # from the address
 
 
+def test_addresses_for_qgis_are_copied_at_the_threshold_that_is_set(watched, client, demo):
+    page = watched.page
+    watched.context.grant_permissions(["clipboard-read", "clipboard-write"])
+    slide(page, "#threshold", 0.4)
+    page.get_by_text("Open in QGIS").click()
+    page.get_by_role("button", name="Copy the address for WFS / OGC API Features").click()
+    api.expect(page.locator("#copied")).to_contain_text("is copied")
+    copied = page.evaluate("() => navigator.clipboard.readText()")
+    assert copied == f"{watched.server.address}/api/jobs/{demo['id']}/features/0.4/0"
+    assert client.get(copied).json()["links"]
+    shown = page.locator("#addresses code").all_inner_texts()
+    assert [address.rsplit("/", 1)[1] for address in shown] == ["0", "wmts", "{y}.png", "stac.json"]
+    watched.context.clear_permissions()
+
+
 def test_a_wrong_file_is_refused_before_it_is_sent(page, tmp_path):
     (tmp_path / "fake.tif").write_text("this is no image at all")
     page.locator("#tab-jobs").click()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import re
 
+import pytest
 import rasterio
 from affine import Affine
 from PIL import Image
@@ -153,3 +154,14 @@ def test_a_pair_without_coordinates_is_measured_in_pixels(page, tmp_path):
     api.expect(page.locator("#popup")).to_contain_text(re.compile(r"Area[\d,]+ px"))
     page.locator("#min-area").fill("1")
     api.expect(page.locator("#contents")).to_contain_text("without polygons below 2 px")
+
+
+@pytest.mark.slow
+def test_any_resolution_is_an_option_of_the_form(page, tmp_path):
+    before, after, _ = write_geotiff_pair(tmp_path, 27, 64)
+    choose(page, before, after)
+    page.get_by_text("Options", exact=True).click()
+    page.get_by_label("Any resolution").check()
+    with page.expect_response("**/api/jobs") as sent:
+        page.locator("#start").click()
+    assert sent.value.json()["any_resolution"] is True

@@ -173,7 +173,10 @@ export class ReviewPanel {
     else if (what === "outlines") this.#show(!this.seen);
     else if (what === "erase") this.#erase();
     else if (what in TITLES) this.#draw(what);
-    else this.compare.choose(what);
+    else {
+      this.compare.choose(what);
+      this.choose(this.chosen); // the map has another shape now
+    }
   }
 
   #judge(verdict) {

@@ -4,7 +4,7 @@ import { $, element } from "./dom.js";
 
 const SERVICES = [
   ["Polygons", "WFS / OGC API Features", ({ threshold, least }) => `features/${threshold}/${least}`],
-  ["Both dates, probability", "WMS/WMTS", () => "wmts"],
+  ["Images", "WMS/WMTS", () => "wmts"],
   ["Probability", "XYZ Tiles", () => "xyz/probability/{z}/{x}/{y}.png"],
   ["Item", "STAC", () => "stac.json"],
 ];
