@@ -13,7 +13,7 @@ from fastapi.staticfiles import StaticFiles
 from starlette.types import Scope
 
 import adadino
-from adadino.web.http.api import info_routes, job_routes
+from adadino.web.http.api import ending_routes, file_routes, info_routes, job_routes
 from adadino.web.http.features import collection_routes, feature_routes
 from adadino.web.http.guard import STATIC, Guard
 from adadino.web.http.identity import SESSION_COOKIE
@@ -26,8 +26,8 @@ from adadino.web.service import Service
 from adadino.web.settings import Settings
 
 ROUTES = (
-    info_routes, job_routes, result_routes, review_routes, service_routes, collection_routes,
-    feature_routes,
+    info_routes, file_routes, job_routes, ending_routes, result_routes, review_routes,
+    service_routes, collection_routes, feature_routes,
 )  # fmt: skip
 
 

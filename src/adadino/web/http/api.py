@@ -39,7 +39,7 @@ _BODY = {
 
 
 def job_routes(service: Service) -> APIRouter:
-    """Routes that change jobs or tell of them."""
+    """Routes that take jobs and tell of them."""
     router = APIRouter(prefix="/api", tags=["jobs"])
 
     @router.post(
@@ -81,6 +81,13 @@ def job_routes(service: Service) -> APIRouter:
     def get_job(job_id: str, request: Request) -> JobOut:
         """State, progress with time left, place in the queue, map and warnings."""
         return service.public(service.store.get(job_id), request.state.identity)
+
+    return router
+
+
+def ending_routes(service: Service) -> APIRouter:
+    """Routes that end jobs, for those who asked for them."""
+    router = APIRouter(prefix="/api", tags=["jobs"])
 
     @router.delete(
         "/jobs/{job_id}",
@@ -152,6 +159,29 @@ def info_routes(service: Service) -> APIRouter:
             data=service.settings.data is not None,
         )
 
+    @router.get("/healthz", summary="Whether the server answers")
+    async def get_health() -> dict[str, str]:
+        """For a supervisor; needs no token, and waits for nobody."""
+        return {"status": "ok"}
+
+    @router.get(
+        "/metrics",
+        response_class=Response,
+        responses={200: {"content": {"text/plain": {}}}},
+        summary="Numbers for Prometheus",
+    )
+    def get_metrics() -> Any:
+        """Requests, jobs by state, worker crashes."""
+        text = service.metrics.text(service.manager, service.store.all())
+        return Response(text, media_type="text/plain; version=0.0.4; charset=utf-8")
+
+    return router
+
+
+def file_routes(service: Service) -> APIRouter:
+    """Routes that tell of the server's data folder."""
+    router = APIRouter(tags=["server"])
+
     @router.get("/api/files", response_model=ImagesOut, summary="Images of the data folder")
     async def list_files() -> ImagesOut:
         """What `POST /api/jobs` takes by path."""
@@ -186,21 +216,5 @@ def info_routes(service: Service) -> APIRouter:
         """At most 256 pixels a side, stretched by its own values."""
         picture = await service.asking.preview(request, _data_file(service, path), path)
         return Response(picture, media_type="image/png")
-
-    @router.get("/healthz", summary="Whether the server answers")
-    async def get_health() -> dict[str, str]:
-        """For a supervisor; needs no token, and waits for nobody."""
-        return {"status": "ok"}
-
-    @router.get(
-        "/metrics",
-        response_class=Response,
-        responses={200: {"content": {"text/plain": {}}}},
-        summary="Numbers for Prometheus",
-    )
-    def get_metrics() -> Any:
-        """Requests, jobs by state, worker crashes."""
-        text = service.metrics.text(service.manager, service.store.all())
-        return Response(text, media_type="text/plain; version=0.0.4; charset=utf-8")
 
     return router

@@ -96,6 +96,9 @@ class Asking:
         except AdaDINOError as error:
             self._store.get(identity)  # raises if the job was removed in the meantime
             raise _as_refusal(error) from error
+        except OSError as error:
+            self._store.get(identity)
+            raise disk_problem(error) from error
         finally:
             if not kept:
                 shutil.rmtree(scratch, ignore_errors=True)
