@@ -51,8 +51,8 @@ def cut_windows(x: Tensor, counts: tuple[int, int], margin: int) -> Tensor:
         places = (starts + reach).clamp(min=0).clamp(max=x.shape[dim] - 1)
         x = x.index_select(dim, places.flatten())
     # (B, C, m*r, n*r) -> (B, C, m, r, n, r) -> (B, m, n, C, r, r)
-    r = len(reach)
-    return x.unflatten(3, (-1, r)).unflatten(2, (-1, r)).permute(0, 2, 4, 1, 3, 5)
+    (m, n), r = counts, len(reach)
+    return x.unflatten(3, (n, r)).unflatten(2, (m, r)).permute(0, 2, 4, 1, 3, 5)
 
 
 class ScaleNorm(nn.Module):
@@ -115,9 +115,8 @@ class DifferentialAttention(nn.Module):
         windows = [
             cut_windows(t, counts, margin) for t, margin in ((q, 0), (k, MARGIN), (v, MARGIN))
         ]
-        m, n = windows[0].shape[1:3]
         y = self.attend(*(self.split(t.flatten(1, 2)) for t in windows))  # (B, mn, heads, ss, 2d)
-        y = y.unflatten(1, (m, n)).unflatten(-2, (WINDOW, WINDOW))  # (B, m, n, heads, s, t, 2d)
+        y = y.unflatten(1, counts).unflatten(-2, (WINDOW, WINDOW))  # (B, m, n, heads, s, t, 2d)
         y = y.permute(0, 3, 6, 1, 4, 2, 5).flatten(5).flatten(3, 4).flatten(1, 2)  # (B, 2C, ..)
         return self.proj(self.sizes.crop(y, h, w))
 
