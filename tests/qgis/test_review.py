@@ -82,6 +82,7 @@ def test_a_sample_is_judged_by_key_and_the_map_assessed(qgis, command, found, tm
     assert said["buttons"] == ["Change (A)", "No change (R)", "Unsure (U)"]
     figures = said["figures"]
     assert figures["OVERALL"] == 1  # the map itself was the judge
+    assert "Olofsson" in (tmp_path / "sample.gpkg.html").read_text()
     assert figures["USERS"] == figures["PRODUCERS"] == 1
     assert figures["AREA"] == pytest.approx(4 * 12 * 9 * 4, rel=0.01)
     assert any(line.startswith("Overall accuracy: 100.0 ± 0.0 %") for line in said["infos"])

@@ -11,6 +11,7 @@ from qgis.core import (
     QgsProcessingFeedback,
     QgsProcessingOutputNumber,
     QgsProcessingParameterFileDestination,
+    QgsProcessingParameterRasterLayer,
     QgsProcessingParameterVectorLayer,
 )
 
@@ -47,12 +48,16 @@ class AssessAccuracy(CommandAlgorithm):
             )
         )
         self.addParameter(
+            QgsProcessingParameterRasterLayer(
+                "MASK", "Change mask, to show in the report", optional=True
+            )
+        )
+        self.addParameter(
             QgsProcessingParameterFileDestination(
                 "REPORT",
                 "Report",
-                fileFilter="HTML files (*.html)",
+                fileFilter="HTML files (*.html);;PDF files (*.pdf)",
                 optional=True,
-                createByDefault=False,
             )
         )
         for name, (_, title) in FIGURES.items():
@@ -71,6 +76,8 @@ class AssessAccuracy(CommandAlgorithm):
         report = self.parameterAsFileOutput(parameters, "REPORT", context)
         call.add("--report", report)
         call.add("--overwrite", bool(report))  # QGIS has asked
+        if report and parameters.get("MASK"):
+            call.add("--map", self.raster(parameters, "MASK", context, feedback)[0])
         facts = self.run_call(call, feedback).facts
         results: dict[str, Any] = {"REPORT": report} if report else {}
         for name, (key, title) in FIGURES.items():

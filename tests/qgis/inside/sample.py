@@ -40,6 +40,10 @@ for _ in range(drawn["PIXEL_COUNT"]):
     QTest.keyClick(window.canvas, Qt.Key.Key_A if changed else Qt.Key.Key_R)
 app.processEvents()
 feedback = Feedback()
-figures = processing.run("adadino:assessaccuracy", {"SAMPLE": layer}, feedback=feedback)
+figures = processing.run(
+    "adadino:assessaccuracy",
+    {"SAMPLE": layer, "MASK": mask, "REPORT": f"{sample}.html"},
+    feedback=feedback,
+)
 say(drawn=drawn, early=early, buttons=buttons, figures=figures, infos=feedback.infos, **shown)
 plugin.unload()
