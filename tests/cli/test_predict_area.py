@@ -63,7 +63,7 @@ def test_a_dry_run_counts_and_writes_nothing(adadino, arguments, tmp_path):
     # Of 4 rows of tiles the two rows of units meet 3 and 2, of 6 columns of tiles the three
     # columns of units 3, 4 and 1.
     assert (said["units"], said["tiles"]) == (6, 40)
-    assert said["gpu_hours"] == 40 / 2 / 3600
+    assert said["gpu_hours"] == (40 + SceneOptions.sample) / 2 / 3600
     assert said["written"] == 200 * 300
     text = adadino(*arguments, "--dry-run").out
     assert "6 units" in text

@@ -30,7 +30,7 @@ RATE = 338.0
 H200 with the engine as scenes run it (docs/performance.md); the model alone, without reading."""
 UNIT_BYTES = 12
 """Memory for a pixel of a unit: its probability, its flag, its label (docs/notes/scale.md)."""
-DRIVER_BYTES = 0.8e9, 4e3
+DRIVER_BYTES = 0.75e9, 11.5e3
 """Memory of the driver, and for each unit (docs/notes/scale.md)."""
 MANY_FILES = 100_000
 """Files in one folder that file systems list slowly."""
@@ -74,6 +74,7 @@ class Cost:
     halo: float
     """The share of the tiles that cutting into units adds."""
     gpu_hours: float
+    """For the tiles, and for the sample of each pair from which its chunks are chosen."""
     rate: float
     decoded: int
     """Bytes of pixels that are read, after decompression."""
@@ -144,7 +145,10 @@ def estimate(
     like, prices = like or Likeness(), prices or Prices()
     tiles, alone, decoded = _count(scenes, units, options)
     pixels = sum(unit.height * unit.width for unit in units)
-    hours = tiles / rate / 3600
+    # Each pair's chunks are chosen from a sample, which goes through the model, too.
+    sample = options.sample if options.selection == "scene" else 0
+    sampled = sum(min(sample, count_tiles(scene, [_whole(scene)], options)) for scene in scenes)
+    hours = (tiles + sampled) / rate / 3600
     bytes_each = like.mask + like.vectors + (like.probability if probability else 0)
     stored = round(pixels * bytes_each)
     base, each = DRIVER_BYTES
@@ -201,6 +205,10 @@ def find_limits(
             f"pairs lie in {len(systems)} coordinate systems: one raster for each, polygons in "
             "longitude and latitude"
         )
+
+
+def _whole(scene: PlacedDates) -> Unit:
+    return Unit(scene.dates, 0, 0, *scene.grid.shape)
 
 
 def _across(scene: PlacedDates) -> float:
