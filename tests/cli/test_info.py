@@ -14,7 +14,7 @@ from adadino.checkpoint import save
 from adadino.cli.app import app
 from adadino.config import preset
 from adadino.model.adadino import AdaDINO
-from tests.conftest import with_bscs
+from tests.conftest import SMALL, with_bscs
 
 
 @pytest.fixture
@@ -145,3 +145,14 @@ def test_info_says_which_weights_it_found(tmp_path):
     assert card["normalization"]["mean"] == [0.430, 0.411, 0.296]
     shown = CliRunner().invoke(app, ["info", "--backbone", str(file)]).stdout
     assert "meta layout" in shown
+
+
+def test_a_model_says_what_it_descends_from(adadino, tmp_path):
+    model = AdaDINO(SMALL)
+    model.ancestors = ({"model": "runs/first/best", "digest": "sha256:0123456789abcdef"},)
+    save(model, tmp_path, with_backbone=True)
+    assert (
+        "descends from: runs/first/best (sha256:0123456789abcdef)" in adadino("info", tmp_path).out
+    )
+    assert json.loads(adadino("info", tmp_path, "--json").out)["ancestors"] == list(model.ancestors)
+    assert json.loads(adadino("info", "tiny", "--json").out)["ancestors"] == []

@@ -28,7 +28,7 @@ def count(name: str) -> int:
         # As the authors' released configuration (0229flex) gives it.
         ("changemamba", 32_613_506),
         ("rs-mamba", 51_948_657),
-        # Published as 11.90M: 10,341,325 that run, and gates at two scales, which do not.
+        # Released with 11,909,205: those that run, and gates at two scales, which do not.
         ("cdmamba", 10_341_325),
         # Published as 3.55M: 3,037,026 that run, and ImageNet's classifier, which does not.
         ("bit", 3_037_026),

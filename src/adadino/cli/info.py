@@ -104,6 +104,7 @@ def model_facts(
         "depths": None if bscs is None else config.depths,
         "taps": config.taps if dino else None,
         "domain": _domain(model) if trained else None,
+        "ancestors": _ancestors(model) if trained else [],
         "card": _card(model),
         "next": _next(model, name, config),
     }
@@ -162,6 +163,13 @@ def _domain(model: str | None) -> dict[str, Any] | None:
         return None
     domain = Domain.of_card(read_settings(model), model)
     return None if domain is None else domain.as_card()
+
+
+def _ancestors(model: str | None) -> list[dict[str, Any]]:
+    """The trained models that a checkpoint's training started from."""
+    from adadino.source import ancestors, read_settings
+
+    return [] if model is None else list(ancestors(read_settings(model)))
 
 
 def _card(model: str | None) -> str | None:
@@ -258,6 +266,8 @@ def show(card: dict[str, Any]) -> None:
     if weights["source"] is not None:
         layout = f"{weights['layout']} layout, " if weights["layout"] else ""
         typer.echo(f"weights: {weights['source']} ({layout}{weights['fingerprint']})")
+    for one in card["ancestors"]:
+        typer.echo(f"descends from: {one['model']} ({one['digest']})")
     licence = card["licence"]
     backbone = "" if licence["backbone"] is None else f"; backbone weights: {licence['backbone']}"
     typer.echo(f"code: {licence['code']}{backbone}")
