@@ -173,6 +173,17 @@ def test_equal_models_are_not_better_and_better_ones_are():
     assert not compare(old, noise).better
 
 
+def test_the_final_number_of_updates_is_that_of_all_folds_together():
+    rows = [
+        {"steps": 0, "looks": {"0": [5, 5, 5, 0], "2": [4, 5, 6, 0]}},
+        {"steps": 2, "looks": {"0": [10, 20, 20, 0], "2": [30, 5, 5, 0]}},
+    ]
+    assert running._final_steps(rows) == 2
+    rows[1]["looks"]["2"] = [10, 20, 20, 0]
+    assert running._final_steps(rows) == 0
+    assert running._final_steps([{"steps": 3, "looks": {}}]) == 3
+
+
 @pytest.mark.slow
 def test_an_adaptation_writes_a_model_with_its_ancestors(base, data, tmp_path):
     options = dataclasses.replace(FAST, anyway=True, steps=2, every=1)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import copy
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -38,6 +38,8 @@ class Fitted(NamedTuple):
     model: AdaDINO
     steps: int
     """Updates after which it stopped; 0 is the base model."""
+    looks: dict[int, list[int]]
+    """What it got right and wrong (tp, fp, fn, tn) on the tiles that decide, by updates."""
 
 
 def fit(
@@ -71,7 +73,8 @@ def fit(
         parameter.requires_grad_(True)
     optimizer = torch.optim.AdamW(trained, lr=options.lr, weight_decay=options.weight_decay)
     generator = torch.Generator().manual_seed(seed)
-    best, best_score, best_state = 0, _score(model, store, stop), _state(model)
+    looks = {0: _look(model, store, stop)}
+    best, best_state = 0, _state(model)
     for step in range(1, (options.steps if steps is None else steps) + 1):
         for group in optimizer.param_groups:
             group["lr"] = options.lr * _factor(step, options.steps)
@@ -85,13 +88,18 @@ def fit(
         optimizer.step()
         step_done()
         if stop and (step % options.every == 0 or step == options.steps):
-            score = _score(model, store, stop)
-            if score > best_score:
-                best, best_score, best_state = step, score, _state(model)
+            looks[step] = _look(model, store, stop)
+            if best_look(looks) == step:
+                best, best_state = step, _state(model)
     if stop:
         model.load_state_dict(best_state)
-        return Fitted(model.requires_grad_(False), best)
-    return Fitted(model.requires_grad_(False), options.steps if steps is None else steps)
+        return Fitted(model.requires_grad_(False), best, looks)
+    return Fitted(model.requires_grad_(False), options.steps if steps is None else steps, {})
+
+
+def best_look(looks: Mapping[int, Sequence[int]]) -> int:
+    """The updates of the highest F1; the fewest, where several are equal."""
+    return max(looks, key=lambda step: (Confusion(*looks[step]).f1, -step))
 
 
 @torch.no_grad()
@@ -113,9 +121,9 @@ def log_odds(model: AdaDINO, store: Store, tile: Tile) -> Tensor:
     return logits[1] - logits[0]
 
 
-def _score(model: AdaDINO, store: Store, stop: Sequence[View]) -> float:
-    counts = count(model, store, [view.tile for view in stop]).sum(axis=0)
-    return Confusion(*counts.tolist()).f1
+def _look(model: AdaDINO, store: Store, stop: Sequence[View]) -> list[int]:
+    counts: list[int] = count(model, store, [view.tile for view in stop]).sum(axis=0).tolist()
+    return counts
 
 
 def _state(model: AdaDINO) -> dict[str, Tensor]:

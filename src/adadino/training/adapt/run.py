@@ -6,7 +6,8 @@
    and the new model get right on the fold itself.
 4. Compare the two over all folds. No tile in that figure was trained on, nor did it choose when to
    stop.
-5. Train on all tiles for the median of the folds' updates, and write the model if it is better.
+5. Train on all tiles for as many updates as were best over all folds, and write the model if it
+   is better.
 
 Everything finished is kept in a hidden folder beside the output until the end: the same command
 goes on from there, to the same weights.
@@ -17,10 +18,9 @@ from __future__ import annotations
 import hashlib
 import json
 import shutil
-import statistics
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -35,8 +35,9 @@ from adadino.model.adadino import AdaDINO
 from adadino.source import WEIGHTS, lineage, read_settings
 from adadino.training.adapt.compare import Comparison, compare
 from adadino.training.adapt.features import Frozen, Store, View, check_model, views_of
-from adadino.training.adapt.fit import count, fit
+from adadino.training.adapt.fit import best_look, count, fit
 from adadino.training.adapt.options import AdaptOptions, Part
+from adadino.training.adapt.result import Adapted, as_markdown
 from adadino.training.adapt.tiles import Tile, divide, read_tiles
 
 Report = Callable[[int, int, str], None]
@@ -46,47 +47,6 @@ FIRST = 5
 """Units of work after which the time that is left can be told."""
 UNSEEN = 8
 """Synthetic pairs that show what was forgotten; they are never trained on."""
-
-
-@dataclass(frozen=True)
-class Adapted:
-    """What an adaptation found."""
-
-    comparison: Comparison
-    forgetting: Comparison
-    """The same on synthetic pairs that were not trained on."""
-    tiles: int
-    folds: int
-    part: Part
-    steps: int
-    """Updates of the final training."""
-    seconds: float
-    cpu_seconds: float
-    kept: str
-    """Which model to use: new or old."""
-    model: Path | None
-    """The new model's folder, if it was written."""
-
-    def as_dict(self) -> dict[str, Any]:
-        """As JSON has it."""
-        said = {k: v for k, v in asdict(self).items() if k not in ("comparison", "forgetting")}
-        held = {"held_out": self.comparison.as_dict(), "synthetic": self.forgetting.as_dict()}
-        return {**said, "model": None if self.model is None else str(self.model), **held}
-
-    @property
-    def sentence(self) -> str:
-        """What the figures say."""
-        found = self.comparison
-        figures = (
-            f"F1 {100 * found.old.f1:.1f} before and {100 * found.new.f1:.1f} after on "
-            f"{self.tiles} tiles that were held out in turn (difference "
-            f"{100 * found.difference:+.1f}, 95 % interval {100 * found.low:+.1f} to "
-            f"{100 * found.high:+.1f})"
-        )
-        if found.better:
-            return f"The new model is better: {figures}."
-        kept = "It is written all the same." if self.kept == "new" else "The old one is kept."
-        return f"The new model is not surely better: {figures}. {kept}"
 
 
 def adapt(
@@ -148,7 +108,7 @@ def adapt(
                 new, output, extra=_card(source, f"{len(tiles)} tiles of {Path(data).name}", found)
             )
         write_atomic(output / "report.json", json.dumps(found.as_dict(), indent=2) + "\n")
-        write_atomic(output / "report.md", _markdown(source, found))
+        write_atomic(output / "report.md", as_markdown(source, found))
         shutil.rmtree(work, ignore_errors=True)
     return found
 
@@ -198,8 +158,7 @@ class _Job:
         old, new = (
             np.concatenate([np.array(row[name]) for row in rows]) for name in ("old", "new")
         )
-        steps = int(statistics.median_low([row["steps"] for row in rows]))
-        return compare(old, new, seed=self.options.seed), steps
+        return compare(old, new, seed=self.options.seed), _final_steps(rows)
 
     def _fold(self, index: int, folds: Sequence[Sequence[int]]) -> dict[str, Any]:
         """One fold's counts: from disk, if a killed run has them."""
@@ -223,6 +182,7 @@ class _Job:
         test = [self.tiles[n] for n in sorted(held)]
         found = {
             "steps": fitted.steps,
+            "looks": {str(step): counts for step, counts in fitted.looks.items()},
             "old": count(self.model, self.store, test).tolist(),
             "new": count(fitted.model, self.store, test).tolist(),
         }
@@ -242,6 +202,19 @@ class _Job:
         """Both models on synthetic pairs that neither has seen."""
         old = count(self.model, self.store, self.unseen)
         return compare(old, count(new, self.store, self.unseen), seed=self.options.seed)
+
+
+def _final_steps(rows: Sequence[dict[str, Any]]) -> int:
+    """The updates that were best for all folds together, on the tiles that decided there.
+
+    The folds' own best numbers of updates would be another answer, and a worse one: on the few
+    tiles of one fold the best is often the first or the last by chance.
+    """
+    looks = [row["looks"] for row in rows if row["looks"]]
+    if not looks:
+        return int(rows[0]["steps"])
+    pooled = {int(step): np.sum([one[step] for one in looks], axis=0).tolist() for step in looks[0]}
+    return best_look(pooled)
 
 
 def synthetic(first: int, number: int, size: tuple[int, int]) -> list[Tile]:
@@ -287,32 +260,3 @@ def _open_work(work: Path, facts: dict[str, Any], *, overwrite: bool) -> None:
         for fold in work.glob("fold-*.json"):
             fold.unlink()
     write_atomic(path, json.dumps(facts))
-
-
-def _markdown(source: str, found: Adapted) -> str:
-    rows = [
-        ("held-out tiles", found.comparison),
-        ("synthetic pairs, not trained on", found.forgetting),
-    ]
-    lines = [
-        f"# Adaptation of {Path(source).name}",
-        "",
-        found.sentence,
-        "",
-        "| | F1 before | F1 after | difference, 95 % interval | precision | recall |",
-        "|---|---|---|---|---|---|",
-    ]
-    for name, one in rows:
-        lines.append(
-            f"| {name} | {100 * one.old.f1:.1f} | {100 * one.new.f1:.1f} | "
-            f"{100 * one.difference:+.1f} ({100 * one.low:+.1f} to {100 * one.high:+.1f}) | "
-            f"{100 * one.old.precision:.1f} to {100 * one.new.precision:.1f} | "
-            f"{100 * one.old.recall:.1f} to {100 * one.new.recall:.1f} |"
-        )
-    lines += [
-        "",
-        f"Trained: {found.part}, {found.steps} updates on all {found.tiles} tiles; {found.folds} "
-        f"folds. {found.seconds:.0f} s ({found.cpu_seconds:.0f} s of processor time).",
-        "",
-    ]
-    return "\n".join(lines)
