@@ -139,12 +139,16 @@ def _keep_style(path: Path, style: str) -> None:
     columns = {
         "f_table_catalog": "", "f_table_schema": "", "f_table_name": LAYER,
         "f_geometry_column": "geom", "styleName": LAYER, "styleQML": style, "styleSLD": "",
-        "useAsDefault": 1, "description": "", "owner": "", "ui": None, "update_time": EPOCH,
+        "useAsDefault": 1, "description": "", "owner": "", "ui": None,
+        "update_time": f"{EPOCH}T00:00:00.000Z",
     }  # fmt: skip
+    # Older GDAL warns of columns without a type.
+    kinds = {"useAsDefault": "BOOLEAN", "update_time": "DATETIME"}
+    typed = ", ".join(f"{name} {kinds.get(name, 'TEXT')}" for name in columns)
     names = ", ".join(columns)
     places = ", ".join("?" * len(columns))
     with closing(sqlite3.connect(path)) as base, base:
-        base.execute(f"CREATE TABLE layer_styles (id INTEGER PRIMARY KEY, {names})")
+        base.execute(f"CREATE TABLE layer_styles (id INTEGER PRIMARY KEY, {typed})")
         base.execute(
             f"INSERT INTO layer_styles ({names}) VALUES ({places})", tuple(columns.values())
         )
