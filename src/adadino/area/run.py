@@ -125,6 +125,8 @@ def predict_area(
         InputError: None of the pairs can be opened, or some have no coordinate system.
         WriteError: The folder holds another job, or cannot be written.
     """
+    if options is not None and options.split is not None:
+        raise ConfigError("split is for one scene: leave it out, or use adadino predict.")
     options, store = options or SceneOptions(), open_store(out)
     check_limits(options.min_area, options.simplify)
     region = _survey(pairs, options, unit)

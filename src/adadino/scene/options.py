@@ -35,6 +35,9 @@ class SceneOptions:
     any_resolution: Annotated[bool, "Predict whatever the model was trained for."] = False
     register: Annotated[bool, "Apply the estimated shift, if it is reliable."] = False
     min_area: Annotated[float, "Leave smaller polygons out, m2 (pixels without a CRS)."] = 0.0
+    split: Annotated[
+        float | None, "Cut changes apart between parts surer than this, e.g. 0.95; predict only."
+    ] = None
     simplify: Annotated[float, "How far outlines may move, m (pixels without a CRS)."] = 0.0
     selection: Annotated[Selection, "FFN chunks: once a scene, or per batch."] = "scene"
     tile: Annotated[int, "Side of a tile in pixels."] = 256
@@ -50,6 +53,12 @@ class SceneOptions:
     def __post_init__(self) -> None:
         if not 0 < self.threshold < 1:
             raise ConfigError(f"threshold is {self.threshold}, must lie between 0 and 1.")
+        if self.split is not None and not self.threshold < self.split < 1:
+            raise ConfigError(
+                f"split is {self.split}, must lie between the threshold, {self.threshold}, and 1."
+            )
+        if self.split is not None and self.simplify > 0:
+            raise ConfigError("give split or simplify, not both: parts follow the pixels.")
         if self.gsd is not None and not 0 < self.gsd < math.inf:
             raise ConfigError(f"gsd is {self.gsd}; give metres per pixel, as in --gsd 0.5.")
         for name in ("batch", "sample", "readers"):

@@ -14,6 +14,7 @@ that hold change: memory does not grow with the scene.
 from __future__ import annotations
 
 import math
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -25,6 +26,7 @@ from rasterio.windows import Window
 from adadino.geo.grid import Grid
 from adadino.geo.polygons.components import label_band, label_bands
 from adadino.geo.polygons.measure import move, to_metres
+from adadino.geo.polygons.split import split_frame
 from adadino.geo.polygons.vector import bands_of, measures, numbered, rows, trace
 from adadino.geo.read.reader import PairReader
 from adadino.scene.journal import Journal
@@ -58,8 +60,14 @@ def find_polygons(
             order = [place[at] for at in zip(frame["row"], frame["col"], strict=True)]
             for name, values in seen.columns.items():
                 frame[name] = values[order]
+        if options.split is not None:
+            frame = split_frame(frame, partial(_rows, journal), grid, core=options.split)
     frame = numbered(frame.drop(columns=["row", "col"]))
     return _described(frame, grid, pair)
+
+
+def _rows(journal: Journal, first: int, last: int) -> NDArray[np.float32]:
+    return journal.read(window=Window(0, first, journal.width, last - first))
 
 
 def _described(frame: gpd.GeoDataFrame, grid: Grid, pair: OpenDates) -> gpd.GeoDataFrame:
