@@ -61,10 +61,8 @@ def split_frame(
     area, perimeter = measures(grid)
     found[area], found[perimeter] = measure(shown, counts, grid)
     cut = np.bincount(owner, minlength=len(frame))[owner] > 1
-    for name, values in zip(
-        ("prob_mean", "prob_max", "prob_min"), zip(*chances, strict=True), strict=True
-    ):
-        found[name] = np.where(cut, values, found[name])
+    for column, name in enumerate(("prob_mean", "prob_max", "prob_min")):
+        found[name] = np.where(cut, np.array(chances)[:, column], found[name])
     found = found.set_geometry(gpd.GeoSeries(move(shown, grid.transform), crs=frame.crs))
     order = np.argsort(-found[area].to_numpy(), kind="stable")
     return gpd.GeoDataFrame(pd.DataFrame(found).iloc[order].reset_index(drop=True), crs=frame.crs)
