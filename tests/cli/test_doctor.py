@@ -192,7 +192,10 @@ def test_a_missing_module_leads_to_its_extra(module, extra):
     assert extras.extra_with(module) == extra
 
 
-def test_a_command_whose_extra_is_missing_says_so_in_one_sentence(monkeypatch, capsys):
+def test_a_command_whose_extra_is_missing_says_so_in_one_sentence(monkeypatch, capsys, tmp_path):
+    monkeypatch.chdir(tmp_path)
+    for name in ("a.tif", "b.tif"):
+        (tmp_path / name).touch()
     monkeypatch.setitem(sys.modules, "rasterio", None)
     for name in [
         name for name in sys.modules if name.startswith(("adadino.scene", "adadino.runtime"))

@@ -13,6 +13,7 @@ import typer
 from adadino.cli.checks import check_dataset, check_model
 from adadino.cli.options import Backbone, Device, Json, Overwrite, Quiet
 from adadino.cli.output import json_text, print_json, print_table, progress
+from adadino.errors import ConfigError, WriteError
 from adadino.scene.options import SceneOptions
 
 if TYPE_CHECKING:
@@ -55,22 +56,16 @@ def command(
     json: Json = False,
 ) -> None:
     """Score models: one confusion matrix over all pixels of the split for each."""
-    if output is not None and not overwrite:
-        _refuse_existing(output)
-    for source in model:
-        check_model(source)
     split = None if split in ("none", "") else split
-    check_dataset(data, split)
+    if len(model) > 1 and (protocol != "default" or output is not None):
+        raise ConfigError("--protocol and --output are for one model; leave them out.")
+    _check(model, data, split, None if overwrite else output)
     from adadino.checkpoint import load
     from adadino.data.folder import PairFolder
-    from adadino.errors import ConfigError
     from adadino.evaluation import evaluate
-    from adadino.files import write_atomic
     from adadino.runtime.devices import choose_device
 
     cases = _cases(protocol, batch=batch, k=k, threshold=threshold)
-    if len(model) > 1 and (protocol != "default" or output is not None):
-        raise ConfigError("--protocol and --output are for one model; leave them out.")
     where = choose_device(device)
     networks = {source: load(source, backbone=backbone, device=where) for source in model}
     dataset = PairFolder(data, split, tile=tile)
@@ -86,8 +81,7 @@ def command(
             results[0] |= _write(scores, output, suggest=split == "val")
     whole = results[0] if len(results) == 1 else {**results[0], "rows": results}
     if output is not None:
-        said = {"model": model[0], "data": str(data), "split": split, **whole}
-        write_atomic(output / "scores.json", json_text(said) + "\n")
+        _write_scores(output, {"model": model[0], "data": str(data), "split": split, **whole})
     if json:
         print_json(whole)
         return
@@ -96,19 +90,26 @@ def command(
         typer.echo(_threshold(results[0].get("best_threshold"), split))
 
 
-def _refuse_existing(output: Path) -> None:
-    from adadino.errors import WriteError
-
-    for path in (output / name for name in FILES):
+def _check(models: list[str], data: Path, split: str | None, output: Path | None) -> None:
+    """Refuse what is wrong before torch is loaded; `output` is None if it may be replaced."""
+    for path in () if output is None else (output / name for name in FILES):
         if path.exists():
             raise WriteError(f"{path} exists; give another --output, or --overwrite.")
+    for model in models:
+        check_model(model)
+    check_dataset(data, split)
+
+
+def _write_scores(output: Path, said: dict[str, Any]) -> None:
+    from adadino.files import write_atomic
+
+    write_atomic(output / "scores.json", json_text(said) + "\n")
 
 
 def _cases(
     protocol: str, *, batch: int | None, k: int | None, threshold: float
 ) -> dict[str, Protocol]:
     """The protocols to score under, by name."""
-    from adadino.errors import ConfigError
     from adadino.evaluation import PROTOCOLS, Protocol
 
     if protocol == "batch-size" and batch is not None:
