@@ -17,10 +17,7 @@ from adadino.schema import added
 
 SAT_MEAN, SAT_STD = (0.430, 0.411, 0.296), (0.213, 0.156, 0.143)
 LVD_MEAN, LVD_STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
-
 Prior = Literal["spatial", "delta", "local"]
-
-
 LARGEST_DEPTH, LARGEST_WIDTH = 1000, 2**17
 """Larger models cannot be built in any reasonable time."""
 
@@ -30,8 +27,8 @@ def _check(ok: bool, message: str) -> None:
         raise ConfigError(message)
 
 
-def _check_largest(name: str, value: int) -> None:
-    most = LARGEST_DEPTH if name == "backbone.depth" else LARGEST_WIDTH
+def _check_largest(name: str, value: float) -> None:
+    most = LARGEST_DEPTH if name in ("backbone.depth", "backbone.grid") else LARGEST_WIDTH
     _check(value <= most, f"{name} is {value}, must be at most {most}.")
 
 
@@ -74,18 +71,18 @@ class BackboneConfig:
     grid: int = added(0)
     """Side of the grid of learned positions, 37 in DINOv2; 0 for DINOv3's rotary positions."""
     grid_offset: float = added(0.0)
-    """What is added to a grid's sides before learned positions are scaled to it: 0.1 in Meta's code
-    for DINOv2 without registers, 0 in Hugging Face's."""
+    """Added to a grid's sides before learned positions are scaled to it (`model/positions.py`)."""
 
     def __post_init__(self) -> None:
         for name in ("dim", "depth", "heads", "ffn", "patch"):
             value = getattr(self, name)
             _check(value >= 1, f"backbone.{name} is {value}, must be at least 1.")
             _check_largest(f"backbone.{name}", value)
-        _check(
-            self.registers >= 0, f"backbone.registers is {self.registers}, must not be negative."
-        )
-        _check_largest("backbone.registers", self.registers)
+        for name in ("registers", "grid", "grid_offset"):
+            value = getattr(self, name)
+            _check(value >= 0, f"backbone.{name} is {value}, must not be negative.")
+            _check_largest(f"backbone.{name}", value)
+        _check(self.grid != 1, "backbone.grid is 1, must be 0 (rotary positions) or at least 2.")
         _check(
             self.dim % (4 * self.heads) == 0,
             f"backbone.dim {self.dim} / heads {self.heads} must be a multiple of 4 (axial RoPE).",
@@ -93,11 +90,6 @@ class BackboneConfig:
         for name in ("rope_theta", "norm_eps"):
             value = getattr(self, name)
             _check(value > 0, f"backbone.{name} is {value}, must be positive.")
-        _check(self.grid != 1, "backbone.grid is 1, must be 0 (rotary positions) or at least 2.")
-        for name in ("grid", "grid_offset"):
-            value = getattr(self, name)
-            _check(value >= 0, f"backbone.{name} is {value}, must not be negative.")
-        _check_largest("backbone.grid", self.grid**2)
         _check(min(self.std) > 0, f"backbone.std is {self.std}, must be positive.")
 
     @property
@@ -119,8 +111,8 @@ class CGLAConfig:
     """Change-aware gated local adaptation, Eq. 2-7."""
 
     mode: Literal["pair", "blind", "both", "off"] = "pair"
-    """`pair` is the paper's; `blind` adapts each date on its own; `both` adds the two updates, with
-    twice the parameters; `off` is the frozen baseline."""
+    """`pair` is the paper's; `blind` adapts each date on its own; `both` adds both updates; `off`
+    is the frozen baseline."""
     delta: Literal["antisymmetric", "symmetric", "none"] = "antisymmetric"
     """Signs of the temporal residual: +/-, +/+, or no injection."""
     depths: tuple[int, ...] | None = None
@@ -134,8 +126,7 @@ class CGLAConfig:
     gamma_delta: float = 0.05
     """Initial channel scale of the temporal residual."""
     gamma_self: float = added(0.0)
-    """Initial channel scale of each date's own residual. The paper starts at zero, so that at first
-    nothing can move both dates the same way."""
+    """Initial channel scale of each date's own residual; the paper's is zero."""
 
     def __post_init__(self) -> None:
         _check(0 < self.ratio <= 4, f"cgla.ratio is {self.ratio}, must be above 0 and at most 4.")
@@ -173,13 +164,12 @@ class BSCSConfig:
             f"bscs.k is {self.k}, must be between 1 and bscs.chunks = {self.chunks}.",
         )
         _check(self.temperature > 0, f"bscs.temperature is {self.temperature}, must be positive.")
-        if self.ranking is not None:
-            for block, order in enumerate(self.ranking):
-                _check(
-                    len(order) == self.chunks and sorted(order) == list(range(self.chunks)),
-                    f"bscs.ranking of block {block} is {list(order)}, must hold each chunk from 0 "
-                    f"to {self.chunks - 1} once.",
-                )
+        for block, order in enumerate(self.ranking or ()):
+            _check(
+                len(order) == self.chunks and sorted(order) == list(range(self.chunks)),
+                f"bscs.ranking of block {block} is {list(order)}, must hold each chunk from 0 to "
+                f"{self.chunks - 1} once.",
+            )
         if self.selection == "off":
             object.__setattr__(self, "k", self.chunks)  # so that what is reported is what runs
 
@@ -213,8 +203,7 @@ class CPGRConfig:
     refiner: bool = True
     """Soft opening and closing of the finest prediction."""
     block: Literal["gated", "lineage"] = added("gated")
-    """What ends a stage: `gated` is ours; `lineage` is ChangeDINO's, a likely reading of the
-    paper."""
+    """What ends a stage: `gated` is ours, `lineage` ChangeDINO's (`model/lineage.py`)."""
 
     def __post_init__(self) -> None:
         _check(
@@ -400,10 +389,7 @@ PRESETS: dict[str, Config] = {
 
 
 def preset(name: str) -> Config:
-    """Return a preset by name.
-
-    Args:
-        name: One of `PRESETS`.
+    """Return a preset by its name in `PRESETS`.
 
     Raises:
         ConfigError: There is no such preset.

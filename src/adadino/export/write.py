@@ -84,10 +84,10 @@ def export(
     model = _on_cpu(model)
     copy = portable(model)
     k, chunks = _selected(model, options, samples)
-    ran = k  # what executes all that is left
     if chunks is not None and isinstance(copy, AdaDINO):
-        ran = freeze_chunks(copy, chunks)
-    pair = PairGraph(copy.half() if options.half else copy, k=ran).eval()
+        freeze_chunks(copy, chunks)
+    # A frozen copy executes all that is left, and its k is the same.
+    pair = PairGraph(copy.half() if options.half else copy, k=k).eval()
 
     tolerance = TOLERANCE[options.precision]
     size = options.size or (SceneOptions.tile if options.deepness else None)
