@@ -28,6 +28,7 @@ WRONG = [
     "benchmark --k 99",
     "info nothing",
     "prepare folder nowhere dest",
+    "pretrain --images nowhere -o out",
     "predict-area --pairs no.csv -o out --workers 0",
 ]
 CODE = """

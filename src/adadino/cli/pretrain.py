@@ -10,6 +10,7 @@ import typer
 from adadino.cli.options import Json, Quiet
 from adadino.cli.output import print_json, progress
 from adadino.cli.train import CONTEXT, parse_overrides
+from adadino.errors import DataError
 
 __all__ = ["CONTEXT", "command"]
 
@@ -32,6 +33,11 @@ def command(
     With --init WEIGHTS a pretrained one goes on, and a slow copy of itself is its teacher.
     Every setting can be overridden by its name: --steps 8000 --batch 64 --probe DIR.
     """
+    for folder in images or ():
+        if not folder.exists():
+            raise DataError(
+                f"there are no images in {folder}; give --images DIR, or --synthetic N."
+            )
     from adadino import schema
     from adadino.training.pretrain.config import PretrainConfig
     from adadino.training.pretrain.run import pretrain
