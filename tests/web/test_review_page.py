@@ -169,6 +169,7 @@ def test_outlines_are_reshaped_cut_drawn_freehand_and_erased(watched, tmp_path):
     assert len(log_of(watched.server, page)) == 6
 
 
+@pytest.mark.slow
 def test_three_ways_to_compare_and_outlines_by_a_key(watched, tmp_path):
     page = watched.page
     begin(page, tmp_path, 44)
