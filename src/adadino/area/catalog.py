@@ -17,6 +17,7 @@ from rasterio.windows import Window
 
 from adadino.area.ledger import Done, Ledger
 from adadino.area.polygons import FOLDER, Spread
+from adadino.area.store import is_remote, object_time
 from adadino.area.units import PlacedDates, Unit
 from adadino.errors import AdaDINOError
 from adadino.geo.read.dates import Moment, both_taken
@@ -98,9 +99,12 @@ def _files(done: Done, unit: Unit) -> dict[str, Any]:
 
 def _moments(scene: PlacedDates) -> Sequence[Moment] | None:
     """When the two dates were taken, else when their files were written."""
-    dates = scene.dates
+    names = scene.dates.before, scene.dates.after
     try:
-        return both_taken(dates.before, dates.after) or file_times(dates.before, dates.after)
+        taken = both_taken(*names)
+        if taken is None and all(map(is_remote, names)):
+            return [Moment(object_time(name), "object modification time") for name in names]
+        return taken or file_times(*names)
     except AdaDINOError:
         return None
 

@@ -19,7 +19,7 @@ import shutil
 import tempfile
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
-from datetime import timedelta
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any, Protocol
 from urllib.parse import urlsplit
@@ -235,15 +235,25 @@ def object_facts(url: str) -> list[object]:
     Raises:
         InputError: It is not there, or may not be read.
     """
+    found = _head(url)
+    return [url, found["size"], found["e_tag"]]
+
+
+def object_time(url: str) -> datetime:
+    """When an object was written; see `object_facts`."""
+    time: datetime = _head(url)["last_modified"]
+    return time
+
+
+def _head(url: str) -> Any:
     import obstore
 
     folder, _, name = url.rpartition("/")
     with _sentences(url):
         try:
-            found = obstore.head(_open(folder), name)
+            return obstore.head(_open(folder), name)
         except FileNotFoundError as error:
             raise InputError(f"there is no {url}; check its name.") from error
-    return [url, found["size"], found["e_tag"]]
 
 
 def teach_gdal() -> None:
