@@ -101,19 +101,16 @@ def predict_area(
 
     Args:
         pairs: What to compare; see `adadino.area.pairs.read_pairs`.
-        out: A folder that all workers see, or the URL of one in an object store. What an earlier
-            call has finished there is kept.
+        out: A folder that all workers see, or its URL in an object store; what is there is kept.
         model: What `adadino.load` takes, by a name that is good on every machine.
         backbone: The weights of the model's backbone, if not where it says.
         options: As for a scene.
         probability: Keep the probabilities, too; they take most of the space.
         web_map: Write the masks as PMTiles, too.
         unit: Side of a unit in pixels, a multiple of 512.
-        workers: None takes one for each GPU of the cluster, or on the CPU as many as its processors
-            can run. 0 predicts in this process, without Ray.
+        workers: None takes one for each GPU, or by processors; 0 works here, without Ray.
         ray_address: A cluster to join; without it one is started on this machine.
-        threads: Threads of each worker on the CPU. None takes torch's number here, which gives
-            the bits of a scene predicted here.
+        threads: Threads of a worker on the CPU; None takes torch's number, as a scene does.
         device: Where the model runs: auto, cpu or cuda.
         verify: Compare the checksums of what is finished, and not only sizes.
         overwrite: Start again where the folder holds another job.
@@ -121,9 +118,8 @@ def predict_area(
         watch: Called once a minute, and at the end, with figures of how it goes.
 
     Raises:
-        ConfigError: A setting makes no sense, or Ray is missing.
-        InputError: None of the pairs can be opened, or some have no coordinate system.
-        WriteError: The folder holds another job, or cannot be written.
+        AdaDINOError: A setting makes no sense, Ray is missing, no pair can be opened, some have no
+            coordinate system, or the folder holds another job or cannot be written.
     """
     if options is not None and options.split is not None:
         raise ConfigError("split is for one scene: leave it out, or use adadino predict.")
@@ -138,9 +134,7 @@ def predict_area(
         with store.lock():
             ledger = Ledger(store)
             ledger.begin(_facts(job, unit), overwrite=overwrite)
-            ledger.sweep(region.dates)
-            _find_finished(ledger, region, verify=verify)
-            missing = [piece for piece in region.units if piece not in region.done]
+            missing = _find_missing(ledger, region, verify=verify)
             seen = Watch(watch, units=len(region.units), done=len(region.done))
             predicted = _collect(start(job, missing), region, progress, seen) if missing else 0
             ledger.sweep(region.dates)
@@ -226,8 +220,9 @@ def _device(name: str, forward: Runner, pool: RayPool | None) -> str:
     return name
 
 
-def _find_finished(ledger: Ledger, region: _Region, *, verify: bool) -> None:
-    """Take over the units that an earlier call has left, and whose dates are still the same."""
+def _find_missing(ledger: Ledger, region: _Region, *, verify: bool) -> list[Unit]:
+    """Take over what an earlier call has left of the same dates; list the units that are missing."""
+    ledger.sweep(region.dates)
     by_pair: dict[Dates, list[Unit]] = {dates: [] for dates in region.dates}
     for unit in region.units:
         by_pair[unit.dates].append(unit)
@@ -236,6 +231,7 @@ def _find_finished(ledger: Ledger, region: _Region, *, verify: bool) -> None:
         for unit, record in ledger.records(dates, units, verify=verify):
             if record is not None:
                 region.done[unit] = record
+    return [unit for unit in region.units if unit not in region.done]
 
 
 def _collect(outcomes: Outcomes, region: _Region, progress: Report | None, seen: Watch) -> int:
