@@ -221,7 +221,7 @@ def _device(name: str, forward: Runner, pool: RayPool | None) -> str:
 
 
 def _find_missing(ledger: Ledger, region: _Region, *, verify: bool) -> list[Unit]:
-    """Take over what an earlier call has left of the same dates; list the units that are missing."""
+    """Take over what an earlier call has left of the same dates; list the missing units."""
     ledger.sweep(region.dates)
     by_pair: dict[Dates, list[Unit]] = {dates: [] for dates in region.dates}
     for unit in region.units:
