@@ -47,7 +47,7 @@ def model() -> AdaDINO:
 def run(scenes: Path, names: tuple[str, str], model: AdaDINO, folder: Path) -> SceneResult:
     """Predict with the threshold at the median, so that half of the scene is change."""
     pair = [scenes / name for name in names]
-    options = {"tile": 128, "overlap": 32, "batch": 8}
+    options = {"tile": 128, "overlap": 32, "batch": 8, "bands": (1, 2, 3)}
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", GridWarning)
         first = predict_scene(
