@@ -75,7 +75,10 @@ class Domain:
                 "resolution; write resolution_m as two numbers of metres, or leave domain out."
             ) from error
         if not domain.resolution[0] > 0:
-            raise WeightsError(f"{source} says that it is for pixels of {domain.resolution[0]} m.")
+            raise WeightsError(
+                f"{source} says that it is for pixels of {domain.resolution[0]} m; write "
+                "resolution_m as two positive numbers of metres, or leave domain out."
+            )
         return domain
 
     def as_card(self) -> dict[str, Any]:
@@ -167,7 +170,7 @@ def judge(
         f"reliable; {_way_out(domain, coarser, enlarged=bool(enlarged))}"
     )
     if times > FAR and not any_too:
-        raise InputError(f"{text}, or predict all the same with --any-resolution.")
+        raise InputError(f"{text}; use --any-resolution to predict all the same.")
     return Fit(coarser, domain, times, (f"{text}.",))
 
 

@@ -94,7 +94,7 @@ def test_an_area_or_dates_that_cannot_be_leave_no_output(scene, model, tmp_path)
     for dates, message in ((("2020-01-01", "2019-01-01"), "not after"), (("x", "y"), "two dates")):
         with pytest.raises(ConfigError, match=message):
             Extent(dates=dates)
-    with pytest.raises(ConfigError, match="not both"):
+    with pytest.raises(ConfigError, match="both --aoi and --bbox"):
         Extent(aoi="a", bbox=(0, 0, 1, 1))
 
 

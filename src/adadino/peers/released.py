@@ -65,7 +65,9 @@ def load_released(peer: str, path: Path) -> Peer:
                 f"{path} {found} {name} {tuple(wanted.shape)} of {peer}; it may be another model's."
             )
     if unknown := tensors.keys() - model.state_dict().keys():
-        raise WeightsError(f"{path} holds {min(unknown)}, which {peer} has no place for.")
+        raise WeightsError(
+            f"{path} holds {min(unknown)}, which {peer} has no place for; is it another model?"
+        )
     model.load_state_dict(tensors)
     digest = hashlib.sha256(path.read_bytes()).hexdigest()[:16]
     model.ancestors = ({"model": path.name, "digest": f"sha256:{digest}"},)
@@ -112,7 +114,9 @@ def _rename(peer: str, name: str) -> str:
     for pattern, new in RULES[peer]:
         if match := re.match(pattern, name):
             return (match.expand(new) if isinstance(new, str) else new(match)) + name[match.end() :]
-    raise WeightsError(f"{name} is no tensor of {peer} as its authors release it.")
+    raise WeightsError(
+        f"{name} is no tensor of {peer} as its authors release it; it may be another model's."
+    )
 
 
 def _read(path: Path) -> dict[str, Tensor]:

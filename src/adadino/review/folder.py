@@ -180,7 +180,9 @@ class Review:
         if action.do in ("undo", "redo"):
             state = replay(log, self._outlines)
             if not getattr(state, action.do).get(action.by):
-                raise InputError(f"{action.by} has nothing to {action.do}.")
+                raise InputError(
+                    f"{action.by} has nothing to {action.do}; judge or draw something first."
+                )
         if action.geometry is not None:
             outline = check_outline(action.geometry, self.size)
             action = dataclasses.replace(action, geometry=outline)

@@ -33,7 +33,7 @@ class Extent:
 
     def __post_init__(self) -> None:
         if self.aoi is not None and self.bbox is not None:
-            raise ConfigError("give --aoi or --bbox, not both.")
+            raise ConfigError("both --aoi and --bbox are given; leave one of them out.")
         self.given_dates()
 
     def given_dates(self) -> tuple[Moment, Moment] | None:

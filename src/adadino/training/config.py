@@ -282,7 +282,9 @@ def _trained_base(
     if not isinstance(init, str):
         raise ConfigError(f"init must be a model's folder or name, not {schema.say(init)}.")
     if any(item.startswith("preset=") for item in overrides):
-        raise ConfigError(f"--preset has no effect with --init {init}, which has its own sizes.")
+        raise ConfigError(
+            f"--preset has no effect with --init {init}, which has its own sizes; leave it out."
+        )
     base = schema.to_dict(schema.build(Config, read_settings(init)["model"], "model"))
     if file.get("init") != init:  # the file is another model's recipe: only its training counts
         data = {**data, "model": schema.override({}, overrides).get("model", {})}

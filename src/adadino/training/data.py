@@ -91,7 +91,9 @@ def _folds(config: RunConfig) -> dict[str, PairFolder]:
     scenes = [re.sub(r"_\d+_\d+$", "", Path(name).name) for name in pool.names]
     order = ranked(set(scenes), 0)
     if len(order) < parts:
-        raise ConfigError(f"{data.name} has {len(order)} scenes, too few for {parts} folds.")
+        raise ConfigError(
+            f"{data.name} has {len(order)} scenes, too few for {parts} folds; ask for fewer folds."
+        )
     held_out = set(order[part - 1 :: parts])
     sets = {
         "train": pool.keep([i for i, scene in enumerate(scenes) if scene not in held_out]),
