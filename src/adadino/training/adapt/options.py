@@ -21,7 +21,7 @@ class AdaptOptions:
         "What is trained; auto is the decoder, from 64 tiles on the adapters too.",
     ] = "auto"
     steps: Annotated[int, "The most updates of one training."] = 160
-    folds: Annotated[int, "Parts of the tiles that are held out in turn."] = 4
+    folds: Annotated[int, "Parts of the tiles that are held out in turn."] = 6
     lr: Annotated[float, "Learning rate."] = 5e-4
     replay: Annotated[int, "Synthetic pairs that are trained along, against forgetting."] = 8
     seed: Annotated[int, "What all random draws depend on."] = 0
