@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import os
+
 import pytest
 
 from adadino.area import units
@@ -11,6 +13,15 @@ from tests.area.regions import make_model, make_scene
 def _small_units(monkeypatch):
     """Units may be smaller than the blocks of a raster: the tests' scenes are."""
     monkeypatch.setattr(units, "BLOCK", 64)
+
+
+@pytest.fixture(autouse=True)
+def _own_environment():
+    """What a region tells GDAL through the environment is not for the tests that follow."""
+    before = dict(os.environ)
+    yield
+    os.environ.clear()
+    os.environ.update(before)
 
 
 @pytest.fixture(scope="module")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import os
 
 import geopandas as gpd
 import numpy as np
@@ -202,3 +203,9 @@ def test_wrong_settings_are_said_before_work_begins(dates, model, tmp_path):
     with pytest.raises(ConfigError, match=r"tile is 60, must be a multiple of"):
         area([dates], tmp_path / "out", model, options=odd)
     assert not (tmp_path / "out").exists()
+
+
+def test_files_of_this_machine_leave_the_environment_alone(dates, model, tmp_path):
+    before = dict(os.environ)
+    area([dates], tmp_path, model)
+    assert dict(os.environ) == before

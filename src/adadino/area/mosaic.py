@@ -47,7 +47,7 @@ def as_mosaics(source: Path | str, out: Path | str) -> list[Dates]:
             f"{here[0]} lies on this machine and the mosaic in {out}, from where it is not seen; "
             "put the images into the bucket, too."
         )
-    teach_gdal()
+    teach_gdal(*befores, *afters, out)
     store = open_store(out)
     first, second = (_by_system([gdal_name(file) for file in files]) for files in (befores, afters))
     if len(first) == 1 and first.keys() == second.keys():

@@ -27,7 +27,7 @@ from adadino.area.polygons import (
     write_geopackage,
 )
 from adadino.area.pool import Outcomes, RayPool, run_here
-from adadino.area.store import open_store
+from adadino.area.store import open_store, teach_gdal
 from adadino.area.units import Dates, PlacedDates, Unit, cut, open_scenes
 from adadino.area.watch import Watch, Watcher
 from adadino.area.webmap import write_maps
@@ -125,6 +125,7 @@ def predict_area(
         raise ConfigError("split is for one scene: leave it out, or use adadino predict.")
     options, store = options or SceneOptions(), open_store(out)
     check_limits(options.min_area, options.simplify)
+    teach_gdal(out, *(name for pair in pairs for name in (pair.before, pair.after)))
     region = _survey(pairs, options, unit)
     where = str(Path(model).resolve()) if Path(model).exists() else model
     asked = Job(store.where, where, backbone, "", options, probability, device, threads or 0)

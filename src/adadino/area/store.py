@@ -256,8 +256,17 @@ def _head(url: str) -> Any:
             raise InputError(f"there is no {url}; check its name.") from error
 
 
-def teach_gdal() -> None:
-    """Let GDAL, in all threads, read where obstore does, and repeat requests that fail."""
+def teach_gdal(*names: Path | str) -> None:
+    """Let GDAL, in all threads, read where obstore does, and repeat requests that fail.
+
+    The settings go into the environment of the process, because rasterio's own are a thread's.
+    They are left alone where none of the names can lead to an object store.
+
+    Args:
+        names: What GDAL will open; a mosaic (.vrt) may name objects.
+    """
+    if not any(is_remote(name) or str(name).endswith(".vrt") for name in names):
+        return
     settings = {"GDAL_HTTP_MAX_RETRY": "10", "GDAL_HTTP_RETRY_DELAY": "0.5"}
     settings |= {"GDAL_HTTP_RETRY_CODES": "ALL", "GDAL_HTTP_CONNECTTIMEOUT": "20"}
     endpoint = os.environ.get("AWS_ENDPOINT_URL")

@@ -76,7 +76,7 @@ class Worker:
                 f"adadino is {adadino.__version__} here and {job.version} where the job was "
                 "started; install one version on all machines."
             )
-        teach_gdal()
+        teach_gdal(job.out)
         self.job, self.ledger = job, Ledger(open_store(job.out))
         self._stack, self._pair = ExitStack(), ExitStack()
         self._opened: tuple[Dates, SceneStream, OpenDates, Record] | None = None
@@ -149,6 +149,7 @@ class Worker:
         """The pair, which stays open because its units come in a row, and its survey."""
         if self._opened is None or self._opened[0] != dates:
             self._close_pair()
+            teach_gdal(dates.before, dates.after)
             survey = self._survey(dates)
             low_high = survey["stretch"]
             pair = self._pair.enter_context(
