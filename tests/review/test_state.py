@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 import shapely
 from hypothesis import given, settings
@@ -9,6 +10,7 @@ from hypothesis import strategies as st
 
 from adadino.errors import InputError
 from adadino.review.actions import Action
+from adadino.review.shapes import check_outline
 from adadino.review.state import replay
 from tests.review.conftest import square
 
@@ -155,3 +157,42 @@ def test_shapes_that_are_not_there_are_refused(review):
         review.act({"do": "judge", "shape": drawn, "verdict": "right"}, by="ana")
     review.act({"do": "erase", "shape": drawn}, by="ana")
     assert review.state().missed == {}
+
+
+def comb(teeth: int, *, across: bool = False) -> dict:
+    """A comb from corner to corner of the first square."""
+    x = np.repeat(np.linspace(0.1, 9.9, 2 * teeth), 2)
+    corners = np.stack([x, np.tile([0.2, 9.8, 9.8, 0.2], teeth)], axis=1)
+    outline = shapely.Polygon([*corners, (9.9, 0.1), (0.1, 0.1)])
+    return shapely.geometry.mapping(shapely.transform(outline, np.fliplr) if across else outline)
+
+
+def test_a_scribble_is_refused_at_once_and_a_line_that_crosses_itself_is_mended():
+    corners = np.random.default_rng(0).uniform(0, 100, (300, 2)).tolist()
+    with pytest.raises(InputError, match="crosses itself too often"):
+        check_outline({"type": "Polygon", "coordinates": [[*corners, corners[0]]]}, (100, 100))
+    bow = {"type": "Polygon", "coordinates": [[(0, 0), (8, 8), (8, 0), (0, 8), (0, 0)]]}
+    assert shapely.geometry.shape(check_outline(bow, (100, 100))).area == 32
+
+
+def test_combs_that_cross_cut_nothing_even_by_redo():
+    up, across = ({"shape": 1, "geometry": comb(100, across=a)} for a in (False, True))
+    entries = [("a", "cut", up), ("a", "undo", {}), ("b", "cut", across), ("a", "redo", {})]
+    state = replay(log(*entries), SHAPES)
+    assert state.reshaped[1].by == "a"
+    assert shapely.get_num_coordinates(state.reshaped[1].geometry) < 3000
+
+
+def test_a_review_refuses_a_cut_that_crosses_too_often(review):
+    shape = next(iter(review.polygons))
+    up, across = (comb(100, across=a) for a in (False, True))
+    left, top, _, _ = review.polygons[shape].outline.bounds
+
+    def placed(geometry: dict) -> dict:
+        moved = shapely.transform(shapely.geometry.shape(geometry), lambda p: p + [left, top])
+        return shapely.geometry.mapping(moved)
+
+    review.act({"do": "reshape", "shape": shape, "geometry": placed(up)}, by="a")
+    with pytest.raises(InputError, match="crosses the outline too often"):
+        review.act({"do": "cut", "shape": shape, "geometry": placed(across)}, by="a")
+    review.act({"do": "cut", "shape": shape, "geometry": placed(square(2, 2, 4, 4))}, by="a")

@@ -23,7 +23,7 @@ from adadino.review.actions import Action, make_action
 from adadino.review.log import Log
 from adadino.review.propose import Proposal, order, summarise, waiting
 from adadino.review.shapes import check_outline
-from adadino.review.state import State, drawing_id, replay
+from adadino.review.state import MOST_CROSSINGS, State, crossings, drawing_id, replay
 
 if TYPE_CHECKING:
     from adadino.geo.grid import Grid
@@ -188,7 +188,18 @@ class Review:
             action = dataclasses.replace(action, geometry=outline)
         if action.shape is not None:
             self._check_shape(log, action, action.shape)
+        if action.do == "cut":
+            self._check_cut(log, action)
         return action
+
+    def _check_cut(self, log: Sequence[Action], action: Action) -> None:
+        """Refuse a cut that would have no effect; see `state`."""
+        assert action.shape is not None
+        state, shape = replay(log, self._outlines), action.shape
+        drawn = state.missed.get(shape) or state.unchanged.get(shape) or state.reshaped.get(shape)
+        current = drawn.geometry if drawn is not None else self._outlines[shape]
+        if crossings(current, from_json(action.geometry)) > MOST_CROSSINGS:
+            raise InputError("the cut crosses the outline too often; cut a simpler piece.")
 
     def _check_shape(self, log: Sequence[Action], action: Action, shape: int) -> None:
         if shape in self.polygons:

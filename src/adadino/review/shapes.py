@@ -11,7 +11,7 @@ from shapely.geometry import shape as from_json
 from shapely.geometry.base import BaseGeometry
 
 from adadino.errors import InputError, say
-from adadino.review.state import polygonal
+from adadino.review.state import MOST_CROSSINGS, crossings, polygonal
 
 MOST_POINTS = 20_000
 """Corners of one outline; a freehand line that is longer was drawn by a program."""
@@ -38,6 +38,10 @@ def mended(outline: BaseGeometry, size: tuple[int, int]) -> BaseGeometry:
     height, width = size
     if not np.isfinite(shapely.get_coordinates(outline)).all():
         raise InputError("the outline has corners that are no numbers; draw it again.")
+    if not outline.is_valid:
+        beside = 3 * int(shapely.get_num_coordinates(outline))  # each edge, and its neighbours
+        if crossings(outline, outline) > MOST_CROSSINGS + beside:
+            raise InputError("the outline crosses itself too often; draw a simpler one.")
     whole = polygonal(shapely.make_valid(outline))
     if whole.is_empty or whole.area <= 0:
         raise InputError("the outline encloses no area; draw around the place.")

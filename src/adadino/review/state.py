@@ -4,6 +4,7 @@
   back that he took back. A new action ends what he could redo. Other reviewers are not touched.
 - What an action was about may be gone, because its author took it back: the action then has no
   effect until it returns.
+- A cut whose line crosses an outline more often than any drawing does has no effect.
 - Every reviewer has one verdict on a polygon, his last. Where reviewers disagree the polygon is
   disputed and counts as unsure; all verdicts are kept.
 """
@@ -14,11 +15,18 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
+import numpy as np
 import shapely
+from numpy.typing import NDArray
 from shapely.geometry import shape as from_json
 from shapely.geometry.base import BaseGeometry
 
 from adadino.review.actions import Action, Origin, Verdict
+
+MOST_CROSSINGS = 5000
+"""Places where lines may cross: what crosses more often is no drawing, and takes minutes."""
+MOST_PAIRS = 1_000_000
+"""Pairs of edges that are compared: about a second."""
 
 
 @dataclass(frozen=True)
@@ -145,12 +153,38 @@ def _draw(state: State, action: Action, outlines: Mapping[int, BaseGeometry]) ->
             return
         geometry = from_json(action.geometry)
         if action.do == "cut":
+            if crossings(current, geometry) > MOST_CROSSINGS:
+                return
             geometry = polygonal(shapely.difference(current, geometry))
         drawn[shape] = _drawing(action, geometry)
 
 
 def _drawing(action: Action, geometry: BaseGeometry) -> Drawing:
     return Drawing(geometry, action.by, action.at)
+
+
+def crossings(one: BaseGeometry, other: BaseGeometry) -> int:
+    """In how many places edges of two geometries meet; more than can be drawn is just `MOST_PAIRS`.
+
+    Every edge of a geometry meets itself and its two neighbours.
+    """
+    edges, others = _edges(one), _edges(other)
+    tree = shapely.STRtree(others)
+    count = near = 0
+    for start in range(0, len(edges), 100):  # a few: all pairs at once might not fit into memory
+        first, second = tree.query(edges[start : start + 100])
+        near += len(first)
+        if near > MOST_PAIRS:
+            return MOST_PAIRS
+        count += int(shapely.intersects(edges[start + first], others[second]).sum())
+    return count
+
+
+def _edges(geometry: BaseGeometry) -> NDArray[np.object_]:
+    rings = [shapely.get_coordinates(ring) for ring in shapely.get_rings(geometry)]
+    pairs = [np.stack([ring[:-1], ring[1:]], axis=1) for ring in rings]
+    edges: NDArray[np.object_] = shapely.linestrings(np.concatenate([np.empty((0, 2, 2)), *pairs]))
+    return edges
 
 
 def polygonal(geometry: BaseGeometry) -> BaseGeometry:
