@@ -182,6 +182,8 @@ class Client:
                 part.open("wb") as out,
             ):
                 shutil.copyfileobj(answer, out, PIECE)
+                if getattr(answer, "length", None):  # what the server announced and did not send
+                    raise ServerError(f"{self.address} ended before {asked} did; download again.")
 
         write_atomic(path, save)
         return path
@@ -201,19 +203,30 @@ class Client:
         for attempt in range(1, ATTEMPTS + 1):
             asked = urllib.request.Request(self.address + path, headers=headers, **request)
             try:
-                answer: IO[bytes] = urllib.request.urlopen(asked, timeout=self._timeout)
+                answer: IO[bytes] = _OPENER.open(asked, timeout=self._timeout)
                 return answer
             except urllib.error.HTTPError as error:
                 again = error.code in BUSY and attempt < ATTEMPTS and asked.get_method() == "GET"
                 if not again:
                     raise _refusal(error) from None
-                time.sleep(min(10.0, float(error.headers.get("retry-after") or attempt)))
+                told = error.headers.get("retry-after", "")
+                time.sleep(min(10, int(told[:9]) if told.isdecimal() else attempt))
             except OSError as error:
                 why = getattr(error, "reason", error)
                 raise ServerError(
                     f"{self.address} does not answer ({why}); is the server running?"
                 ) from error
         raise AssertionError("the last attempt returns or raises")
+
+
+class _Stay(urllib.request.HTTPRedirectHandler):
+    """Follows no redirect: the token would go to whatever host the answer names."""
+
+    def redirect_request(self, *_: Any) -> None:
+        """Have the redirect raised as the error it is."""
+
+
+_OPENER = urllib.request.build_opener(_Stay)
 
 
 def _refusal(error: urllib.error.HTTPError) -> ServerError:

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import threading
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, HTTPServer
 
 import geopandas as gpd
 import pytest
@@ -71,3 +74,59 @@ def test_it_needs_neither_torch_nor_rasterio():
     )
     found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert found.stdout.strip() == "set()", found.stderr
+
+
+@contextmanager
+def liar(status, headers, body=b""):
+    """A server that gives one answer to everything; what it was asked."""
+    asked = []
+
+    class Answers(BaseHTTPRequestHandler):
+        def do_GET(self):
+            asked.append(dict(self.headers))
+            self.send_response(status)
+            for name, value in headers.items():
+                self.send_header(name, value)
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, *_):
+            pass
+
+    with HTTPServer(("127.0.0.1", 0), Answers) as running:
+        threading.Thread(target=running.serve_forever, kwargs={"poll_interval": 0.01}).start()
+        try:
+            yield f"http://127.0.0.1:{running.server_port}", asked
+        finally:
+            running.shutdown()
+
+
+def test_a_token_follows_no_redirect():
+    with (
+        liar(200, {}, b"{}") as (elsewhere, asked),
+        liar(302, {"location": f"{elsewhere}/x"}) as (address, _),
+        pytest.raises(ServerError, match="302"),
+    ):
+        adadino.Client(address, token="correct horse battery").job("x")
+    assert asked == []
+
+
+def test_a_download_that_ends_early_leaves_no_file(tmp_path):
+    with (
+        liar(200, {"content-length": "1000"}, b"half") as (address, _),
+        pytest.raises(ServerError, match="download again"),
+    ):
+        adadino.Client(address).download("x", tmp_path / "change.gpkg")
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("told", ["Wed, 21 Oct 2026 07:28:00 GMT", "-5", "nan"])
+def test_whatever_a_busy_server_says_of_when_to_come_back(told, monkeypatch):
+    waited = []
+    monkeypatch.setattr("adadino.client.time.sleep", waited.append)
+    with (
+        liar(503, {"retry-after": told}) as (address, _),
+        pytest.raises(ServerError, match="503"),
+    ):
+        adadino.Client(address).job("x")
+    assert waited == [1, 2, 3, 4]
