@@ -186,10 +186,10 @@ def test_combs_that_cross_cut_nothing_even_by_redo():
 def test_a_review_refuses_a_cut_that_crosses_too_often(review):
     shape = next(iter(review.polygons))
     up, across = (comb(100, across=a) for a in (False, True))
-    left, top, _, _ = review.polygons[shape].outline.bounds
+    corner = np.array(review.polygons[shape].outline.bounds[:2])
 
     def placed(geometry: dict) -> dict:
-        moved = shapely.transform(shapely.geometry.shape(geometry), lambda p: p + [left, top])
+        moved = shapely.transform(shapely.geometry.shape(geometry), lambda p: p + corner)
         return shapely.geometry.mapping(moved)
 
     review.act({"do": "reshape", "shape": shape, "geometry": placed(up)}, by="a")

@@ -27,7 +27,8 @@ def client(tmp_path, **options):
 @pytest.mark.parametrize(
     ("host", "status"),
     [("127.0.0.1:8000", 200), ("localhost:1", 200), ("[::1]:8000", 200), ("evil.example", 421),
-     ("127.0.0.1.evil.example", 421), ("", 421), ("[", 421)],
+     ("127.0.0.1.evil.example", 421), ("", 421), ("[", 421), ("evil.example@127.0.0.1", 421),
+     ('127.0.0.1/"x', 421), ("127.0.0.1#x", 421)],
 )  # fmt: skip
 def test_only_our_own_names_are_answered(tmp_path, host, status):
     assert client(tmp_path).get("/healthz", headers={"host": host}).status_code == status

@@ -237,6 +237,16 @@ def test_an_allowed_site_still_needs_the_token(tmp_path):
     assert opened.get("/api/info", headers=CROSS | bearer).status_code == 200
 
 
+def test_an_allowed_neighbour_cannot_use_the_cookie_of_the_page(tmp_path):
+    secret, neighbour = "correct horse battery", "http://127.0.0.1:3000"
+    opened = local(tmp_path, allowed_origins=(neighbour,), tokens=(secret,))
+    opened.post("/login", data={"token": secret})
+    assert opened.get("/api/info").status_code == 200
+    asks = {"origin": neighbour, "sec-fetch-site": "same-site"}
+    assert opened.get("/api/info", headers=asks).status_code == 401
+    assert opened.post("/api/jobs", headers=asks).status_code == 401
+
+
 @pytest.mark.parametrize("origin", ["*", "maps.example", "https://maps.example/path", "null"])
 def test_an_origin_is_scheme_and_host(tmp_path, origin):
     with pytest.raises(ConfigError, match="--allow-origin"):

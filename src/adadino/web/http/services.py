@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 from typing import Any
-from xml.sax.saxutils import escape
+from xml.sax.saxutils import escape, quoteattr
 
 from fastapi import APIRouter, Request, Response
 
@@ -139,8 +139,8 @@ def capabilities(job: Job, display: Display, at: str) -> str:
         '<Style isDefault="true"><ows:Identifier>default</ows:Identifier></Style>'
         "<Format>image/png</Format><TileMatrixSetLink><TileMatrixSet>WebMercatorQuad"
         f"</TileMatrixSet><TileMatrixSetLimits>{limits}</TileMatrixSetLimits></TileMatrixSetLink>"
-        f'<ResourceURL format="image/png" resourceType="tile" template="{escape(at)}/xyz/{name}/'
-        '{TileMatrix}/{TileCol}/{TileRow}.png"/></Layer>'
+        f'<ResourceURL format="image/png" resourceType="tile" template='
+        f"{quoteattr(f'{at}/xyz/{name}/{{TileMatrix}}/{{TileCol}}/{{TileRow}}.png')}/></Layer>"
         for name, title in LAYERS.items()
     )
     matrices = "".join(
@@ -162,5 +162,5 @@ def capabilities(job: Job, display: Display, at: str) -> str:
         "<ows:SupportedCRS>urn:ogc:def:crs:EPSG::3857</ows:SupportedCRS>"
         "<WellKnownScaleSet>urn:ogc:def:wkss:OGC:1.0:GoogleMapsCompatible</WellKnownScaleSet>"
         f"{matrices}</TileMatrixSet></Contents>"
-        f'<ServiceMetadataURL xlink:href="{escape(at)}/wmts"/></Capabilities>'
+        f"<ServiceMetadataURL xlink:href={quoteattr(f'{at}/wmts')}/></Capabilities>"
     )
