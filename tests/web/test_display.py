@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 
 import numpy as np
@@ -17,6 +18,7 @@ from adadino.web.view import change
 from adadino.web.view.cut import read_cut
 from adadino.web.view.display import Display, lay_out
 from adadino.web.view.mercator import evaluate
+from adadino.web.view.webtiles import placed
 
 UTM = CRS.from_epsg(32633)
 
@@ -111,3 +113,22 @@ def test_a_local_system_is_shown_and_has_no_basemap():
     assert shown.mercator is None
     assert shown.metres == pytest.approx(1.0)
     assert shown.pixel_area == pytest.approx(4.0)
+
+
+@pytest.mark.parametrize(
+    ("extension", "there"),
+    [
+        ("", True),
+        (',EXTENSION["PROJ4_GRIDS","/dev/stdin"]', False),
+        (',EXTENSION["PROJ4","+proj=longlat +ellps=WGS84 +nadgrids=/dev/stdin"]', False),
+        (',EXTENSION["PROJ4","+init=/dev/stdin:1"]', False),
+    ],
+)
+def test_no_file_is_opened_that_a_coordinate_system_names(extension, there):
+    system = (
+        f'GEOGCS["x",DATUM["y",SPHEROID["z",6378137,298.257223563]{extension}],'
+        'PRIMEM["Greenwich",0],UNIT["degree",0.0174532925199433]]'
+    )
+    shown = lay_out(Grid(CRS.from_epsg(4326), Affine(1e-5, 0, 9, 0, -1e-5, 47), 8, 8))
+    assert placed(dataclasses.replace(shown, wkt=system)) is there
+    assert placed(dataclasses.replace(shown, wkt=CRS.from_epsg(3857).to_wkt()))

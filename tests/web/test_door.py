@@ -297,3 +297,18 @@ def test_what_is_asked_of_gdal_is_told_to_nobody_else(tmp_path):
         open_foreign(path).close()
     with rasterio.Env() as env:
         assert "GDAL_DISABLE_READDIR_ON_OPEN" not in env.options
+
+
+def test_an_image_whose_coordinate_system_names_a_file_is_refused(tmp_path):
+    grid = tmp_path / "shift.gsb"
+    system = (
+        'PROJCS["x",GEOGCS["y",DATUM["D_z",SPHEROID["s",6378137,298.257223563],'
+        f'EXTENSION["PROJ4_GRIDS","{grid}"]],PRIMEM["Greenwich",0],UNIT["Degree",0.0174532925199433]],'
+        'PROJECTION["Transverse_Mercator"],PARAMETER["central_meridian",9],'
+        'PARAMETER["scale_factor",0.9996],PARAMETER["false_easting",500000],UNIT["metre",1]]'
+    )
+    path = write(tmp_path / "a.tif", crs=system, GEOTIFF_KEYS_FLAVOR="ESRI_PE")
+    with rasterio.open(path) as opened:
+        assert str(grid) in opened.crs.to_wkt()  # a GeoTIFF can bring it
+    with pytest.raises(InputError, match="points to other files"):
+        open_foreign(path)

@@ -7,7 +7,7 @@ VRT in a JPEG's comment names any file of the machine, or any address on its net
   GDAL, at every opening. `GDAL_SKIP` alone is not enough: warping registers the VRT driver again.
 - Files beside the image (`.aux.xml`, `.ovr`, `.msk`, world files) are not looked for.
 - A TIFF that names a file of overviews or of places in its tags is refused, since GDAL would
-  open it.
+  open it. So is an image whose coordinate system names a file, which PROJ would open.
 - Sizes are those of what was finally opened.
 
 `narrow_gdal` gives the environment of the processes in which strangers' files are opened; there
@@ -16,6 +16,7 @@ the other drivers are not even registered, and nothing is fetched.
 
 from __future__ import annotations
 
+import re
 import threading
 import warnings
 from os import PathLike
@@ -35,6 +36,8 @@ DRIVERS = frozenset({"GTiff", "COG", "PNG", "JPEG", "MEM", "Memory", "GPKG", "Ge
 """What a job reads and writes; the other drivers of GDAL are not registered there."""
 ELSEWHERE = ("OVERVIEWS", "GEOLOCATION")
 """Domains of metadata whose items name files that GDAL opens: overviews, and arrays to warp by."""
+_FILES = re.compile(r'PROJ4_GRIDS|PARAMETERFILE|(grids|init|file|model)=(?!@null[\s"])', re.I)
+"""How a coordinate system names files that PROJ opens."""
 _OPTIONS: dict[str, Any] = {
     "GDAL_DISABLE_READDIR_ON_OPEN": "EMPTY_DIR",
     "GDAL_PAM_ENABLED": "NO",
@@ -80,6 +83,7 @@ def open_foreign(path: str | PathLike[str], name: str | None = None) -> Any:
             warnings.simplefilter("ignore", NotGeoreferencedWarning)  # pixel mode is welcome
             dataset = rasterio.open(file, driver=kind)
             elsewhere = any(dataset.tags(ns=domain) for domain in ELSEWHERE)
+            elsewhere = elsewhere or (dataset.crs and names_files(dataset.crs.to_wkt()))
             # Asked last: to list the files of an image, GDAL opens the overviews that it names.
             beside = [] if elsewhere else [one for one in dataset.files if Path(one) != file]
     except (RasterioError, CPLE_BaseError, OSError, ValueError) as error:
@@ -97,6 +101,11 @@ def open_foreign(path: str | PathLike[str], name: str | None = None) -> Any:
         dataset.close()
         raise InputError(problem)
     return dataset
+
+
+def names_files(wkt: str) -> bool:
+    """Whether a coordinate system, as WKT, needs files that it names: grids to shift by."""
+    return _FILES.search(wkt) is not None
 
 
 def narrow_gdal() -> dict[str, str]:

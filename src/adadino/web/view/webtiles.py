@@ -15,7 +15,7 @@ import pyproj
 import rasterio
 from rasterio.windows import Window
 
-from adadino.web.door import open_foreign
+from adadino.web.door import names_files, open_foreign
 from adadino.web.view.display import TILE, Display
 from adadino.web.view.mercator import Extent
 from adadino.web.view.tiles import Layer, draw_part, encoded
@@ -26,8 +26,9 @@ DEEPEST = 24
 
 
 def placed(display: Display) -> bool:
-    """Whether a scene has a place in Web Mercator."""
-    return display.wkt is not None and display.grid.on_earth
+    """Whether a scene has a place in Web Mercator that can be computed without another file."""
+    known = display.wkt is not None and not names_files(display.wkt)
+    return known and display.grid.on_earth
 
 
 @functools.lru_cache(64)
