@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
+import shutil
 
 import geopandas as gpd
+import httpx2
 import numpy as np
 import pytest
 import rasterio
 from fastapi.testclient import TestClient
 
 from adadino.web.app import create_app
+from adadino.web.http import features
 from adadino.web.jobs import reviews
 from adadino.web.jobs.demo import demo_job, unpack_demo
+from adadino.web.jobs.records import RESULT
 from adadino.web.settings import Settings
 
 ANA, BEN = "correct horse battery", "another secret word"
@@ -181,6 +186,8 @@ def test_files_of_the_verdicts(judged, act, place, tmp_path):
         ({"do": "draw", "geometry": {}}, 422, "polygon"),
         ({"do": "undo", "by": "ben"}, 422, "by"),
         ({"do": "note", "shape": 1, "note": "x" * 3000}, 422, "note"),
+        ({"do": "note", "shape": 1, "note": "a\x00b"}, 422, "control characters"),
+        ({"do": "note", "shape": 1, "note": "\x1b[31m"}, 422, "control characters"),
     ],
 )
 def test_actions_that_are_refused(judged, asked, status, says):
@@ -206,6 +213,60 @@ def test_only_plain_files_of_a_worker_become_a_review(tmp_path, judged):
     (made / "mask.tif").write_bytes(b"")
     with pytest.raises(reviews.AdaDINOError, match="begin it again"):
         app.state.service.reviews.adopt(folder.name, made)
+
+
+@pytest.mark.parametrize("planted", ["folder", "link", "file"])
+def test_a_review_that_a_worker_planted_goes_when_its_job_is_done(tmp_path, planted):
+    service = application(tmp_path / "jobs").state.service
+    identity, draft = service.store.draft()
+    display, result = unpack_demo(draft)
+    service.store.add(demo_job(identity, "tiny", "", display, result), draft)
+    elsewhere, review = tmp_path / "elsewhere", tmp_path / "jobs" / identity / "review"
+    elsewhere.mkdir()
+    (elsewhere / "review.json").write_text("{}")
+    if planted == "folder":
+        shutil.copytree(elsewhere, review)
+    elif planted == "link":
+        review.symlink_to(elsewhere)
+    else:
+        review.write_text("")
+    (review.parent / RESULT).write_text(json.dumps(result))
+    assert service.manager._finish(identity)
+    assert not review.exists()
+    assert (elsewhere / "review.json").exists()
+
+
+def test_those_who_wait_for_a_review_take_no_threads_from_others(judged):
+    app, at, _, folder = judged
+
+    async def ask():
+        bearer = {"authorization": f"Bearer {ANA}"}
+        transport = httpx2.ASGITransport(app)
+        base = "http://127.0.0.1:8000"
+        async with httpx2.AsyncClient(transport=transport, base_url=base, headers=bearer) as asking:
+            with app.state.service.reviews.opened(folder.name):
+                waiting = [asyncio.ensure_future(asking.get(at)) for _ in range(50)]
+                await asyncio.sleep(0.2)
+                other = await asyncio.wait_for(asking.get("/api/jobs"), 5)
+            return other.status_code, {one.status_code for one in await asyncio.gather(*waiting)}
+
+    assert asyncio.run(ask()) == (200, {200})
+
+
+def test_pages_of_features_are_made_beside_the_event_loop(judged, monkeypatch):
+    app, at, _, _ = judged
+    make, beside = features._page, []
+
+    def page(*given):
+        with pytest.raises(RuntimeError):
+            asyncio.get_running_loop()
+        beside.append(True)
+        return make(*given)
+
+    monkeypatch.setattr(features, "_page", page)
+    items = f"{at.removesuffix('/review')}/features/0.5/0/collections/change/items"
+    assert client(app).get(items, params={"bbox": "-180,-90,180,90"}).status_code == 200
+    assert beside == [True]
 
 
 @pytest.mark.parametrize("text", ["[", "[]", "[" * 100_000, '[{"id": 1}]', '{"a": 1}'])

@@ -133,7 +133,8 @@ def test_pages_and_boxes_of_features(client, demo):
     assert ids[0] in [found["id"] for found in box["features"]]
     assert box["numberMatched"] < whole["numberMatched"]
     assert client.get(f"{items}/99999").status_code == 404
-    assert client.get(items, params={"bbox": "1,2,x"}).status_code == 422
+    for wrong in ("1,2,x", "nan,0,1,1", "0,0,inf,1"):
+        assert client.get(items, params={"bbox": wrong}).status_code == 422
 
 
 def test_the_stac_item_has_the_jobs_place_time_and_files(client, demo):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import unicodedata
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, Literal, get_args
@@ -29,6 +30,8 @@ NEEDS: dict[Do, tuple[str, ...]] = {
 """What each action must say."""
 LONGEST = {"note": 2000, "by": 200, "key": 100}
 """The most characters of a text."""
+_BREAKS = str.maketrans("", "", "\n\r\t")
+"""What a note may hold beside letters."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -75,6 +78,10 @@ def make_action(data: dict[str, Any], *, by: str, at: str | None = None, key: st
     known = {field.name for field in dataclasses.fields(Action)} - {"n", "by", "at", "key"}
     if unknown := set(given) - known:
         raise InputError(f"an action has no field {say(min(unknown))}; known are {_list(known)}.")
+    for name, text in (("note", given.get("note", "")), ("by", by), ("key", key)):
+        # They would be cut off in a GeoPackage, and heard by the terminal that prints them.
+        if any(unicodedata.category(letter) == "Cc" for letter in str(text).translate(_BREAKS)):
+            raise InputError(f"{name} holds control characters; take them out.")
     return _checked({**given, "by": by, "at": at or now(), "key": key})
 
 

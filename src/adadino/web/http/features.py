@@ -6,12 +6,16 @@ collection `change`, its items in CRS84 with `limit`, `offset` and `bbox`. There
 
 from __future__ import annotations
 
+import asyncio
+import math
 from datetime import UTC, datetime
 from typing import Annotated, Any
 
 import shapely
 from fastapi import APIRouter, Query, Request
 from fastapi import Path as PathPart
+from fastapi.responses import Response
+from starlette.concurrency import run_in_threadpool
 
 from adadino.web.http.problems import RefusedError, documented
 from adadino.web.http.results import GEOJSON
@@ -37,6 +41,7 @@ CONFORMS = [
 ]
 CRS84 = "http://www.opengis.net/def/crs/OGC/1.3/CRS84"
 MOST_ITEMS = 10_000
+PAGES_AT_ONCE = 2
 Cut = Annotated[float, PathPart(gt=0, lt=1, allow_inf_nan=False, description="The threshold.")]
 Least = Annotated[
     float, PathPart(ge=0, le=1e15, allow_inf_nan=False, description="The smallest polygon, in m2.")
@@ -97,8 +102,9 @@ def collection_routes(service: Service) -> APIRouter:
 def feature_routes(service: Service) -> APIRouter:
     """The polygons themselves."""
     router = APIRouter(prefix=PREFIX, tags=["services"])
+    turns = asyncio.Semaphore(PAGES_AT_ONCE)
 
-    @router.get(ITEMS, response_model_exclude_none=True, responses=documented(404, 409, 422, 503))
+    @router.get(ITEMS, response_model=ItemsOut, responses=documented(404, 409, 422, 503))
     async def list_features(
         request: Request,
         job_id: str,
@@ -107,25 +113,15 @@ def feature_routes(service: Service) -> APIRouter:
         limit: Annotated[int, Query(ge=1, le=MOST_ITEMS)] = 1000,
         offset: Annotated[int, Query(ge=0, le=2**31)] = 0,
         bbox: Annotated[str | None, Query(max_length=200, description="W,S,E,N")] = None,
-    ) -> ItemsOut:
+    ) -> Response:
         """The polygons in longitude and latitude, page by page."""
         on_earth(service, job_id)
         box = read_box(bbox)
         every = await service.features(request, job_id, threshold=threshold, min_area=min_area)
-        if box is not None:
-            every = [
-                one for one in every if box.intersects(shapely.geometry.shape(one["geometry"]))
-            ]
-        page = [as_item(one) for one in every[offset : offset + limit]]
-        at = _here(request, job_id, threshold, min_area)
-        links = [LinkOut(href=f"{at}{ITEMS}", rel="self", type=GEOJSON)]
-        if offset + limit < len(every):
-            more = f"limit={limit}&offset={offset + limit}" + (f"&bbox={bbox}" if bbox else "")
-            links.append(LinkOut(href=f"{at}{ITEMS}?{more}", rel="next", type=GEOJSON))
-        return ItemsOut(
-            type="FeatureCollection", features=page, links=links, numberMatched=len(every),
-            numberReturned=len(page), timeStamp=rfc3339(datetime.now(UTC)),
-        )  # fmt: skip
+        at = f"{_here(request, job_id, threshold, min_area)}{ITEMS}"
+        async with turns:  # in a thread: of many polygons it takes seconds
+            page = await run_in_threadpool(_page, every, at, limit, offset, box)
+        return Response(page, media_type="application/json")
 
     @router.get(f"{ITEMS}/{{feature_id}}", responses=documented(404, 409, 422, 503))
     async def get_feature(
@@ -140,6 +136,25 @@ def feature_routes(service: Service) -> APIRouter:
         raise RefusedError(404, f"there is no polygon {feature_id} at this threshold.")
 
     return router
+
+
+def _page(
+    every: list[dict[str, Any]], at: str, limit: int, offset: int, box: shapely.Polygon | None
+) -> str:
+    """One page of the polygons that a box touches, as JSON."""
+    if box is not None:
+        every = [one for one in every if box.intersects(shapely.geometry.shape(one["geometry"]))]
+    page = [as_item(one) for one in every[offset : offset + limit]]
+    links = [LinkOut(href=at, rel="self", type=GEOJSON)]
+    if offset + limit < len(every):
+        more = f"limit={limit}&offset={offset + limit}"
+        if box is not None:
+            more += "&bbox=" + ",".join(repr(side) for side in box.bounds)
+        links.append(LinkOut(href=f"{at}?{more}", rel="next", type=GEOJSON))
+    return ItemsOut(
+        type="FeatureCollection", features=page, links=links, numberMatched=len(every),
+        numberReturned=len(page), timeStamp=rfc3339(datetime.now(UTC)),
+    ).model_dump_json(exclude_none=True)  # fmt: skip
 
 
 def _here(request: Request, job_id: str, threshold: float, min_area: float) -> str:
@@ -162,7 +177,9 @@ def read_box(text: str | None) -> shapely.Polygon | None:
     if text is None:
         return None
     try:
-        west, south, east, north = (float(part) for part in text.split(","))
+        west, south, east, north = sides = [float(part) for part in text.split(",")]
+        if not all(map(math.isfinite, sides)):
+            raise ValueError(text)
         return shapely.box(west, south, east, north)
     except (ValueError, shapely.errors.ShapelyError):
         raise RefusedError(422, f"bbox {text[:60]!r} must be west,south,east,north.") from None

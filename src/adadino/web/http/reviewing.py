@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 from fastapi import APIRouter, Request
-from fastapi.responses import FileResponse
+from fastapi.responses import FileResponse, Response
 from pydantic import ValidationError
 from starlette.concurrency import run_in_threadpool
 
@@ -20,6 +21,8 @@ from adadino.web.service import Service
 
 ACTION_BYTES = 2**20
 """An outline may have twenty thousand corners."""
+AT_ONCE = 4
+"""Threads that read and write reviews; whoever waits for one takes none from tiles and pages."""
 FILES = (
     Made("verdicts.gpkg", "verdicts", "verdicts.gpkg", GPKG, "get_verdicts",
          "The verdicts as GeoPackage",
@@ -39,11 +42,21 @@ _BODY = {
 def review_routes(service: Service) -> APIRouter:
     """Routes by which people judge the map of a finished job."""
     router = APIRouter(prefix="/api/jobs/{job_id}/review", tags=["review"])
+    turns = asyncio.Semaphore(AT_ONCE)
 
-    @router.post("", responses=documented(404, 409, 422, 503, 507), summary="Begin a review")
+    async def in_turn(work: Callable[[], str]) -> Response:
+        async with turns:
+            return Response(await run_in_threadpool(work), media_type="application/json")
+
+    @router.post(
+        "",
+        response_model=ReviewOut,
+        responses=documented(404, 409, 422, 503, 507),
+        summary="Begin a review",
+    )
     async def start_review(
         request: Request, job_id: str, threshold: Threshold = THRESHOLD, min_area: MinArea = 0.0
-    ) -> ReviewOut:
+    ) -> Response:
         """Of the map at a threshold; a review that was begun before goes on as it is."""
         service.finished(job_id)
         if not service.reviews.exists(job_id):
@@ -53,27 +66,28 @@ def review_routes(service: Service) -> APIRouter:
                 service.reviews.adopt(job_id, path.parent)
 
             await service.asking.made(request, job_id, "review", "review.json", options, adopt)
-        return ReviewOut(**await run_in_threadpool(_told, service, request, job_id, whole=True))
+        return await in_turn(lambda: _told(service, request, job_id))
 
-    @router.get("", responses=documented(404, 409), summary="A review")
-    def get_review(request: Request, job_id: str) -> ReviewOut:
+    @router.get("", response_model=ReviewOut, responses=documented(404, 409), summary="A review")
+    async def get_review(request: Request, job_id: str) -> Response:
         """Polygons in the order to judge them, verdicts, drawings, counts and precision."""
-        return ReviewOut(**_told(service, request, job_id, whole=True))
+        return await in_turn(lambda: _told(service, request, job_id))
 
     @router.post(
         "/actions",
+        response_model=ReviewStateOut,
         openapi_extra=_BODY,
         responses=documented(400, 404, 408, 409, 413, 422, 507),
         summary="Judge, draw or undo",
     )
-    async def act_on_review(request: Request, job_id: str) -> ReviewStateOut:
+    async def act_on_review(request: Request, job_id: str) -> Response:
         """Kept on disk before the answer. The same `key` twice is one action."""
         given = await read_json(request, service.settings.limits, most=ACTION_BYTES)
         try:
             action = ActionIn.model_validate(given)
         except ValidationError as error:
             raise RefusedError(422, first_problem(error)) from None
-        return ReviewStateOut(**await run_in_threadpool(_act, service, request, job_id, action))
+        return await in_turn(lambda: _act(service, request, job_id, action))
 
     for made in FILES:
         _add_file(router, service, made)
@@ -89,7 +103,7 @@ def _add_file(router: APIRouter, service: Service, made: Made) -> None:
     router.add_api_route(f"/{made.path}", route, **made.told)
 
 
-def _act(service: Service, request: Request, job_id: str, action: ActionIn) -> dict[str, Any]:
+def _act(service: Service, request: Request, job_id: str, action: ActionIn) -> str:
     _, _, display = service.finished(job_id)
     data, by = action.model_dump(exclude={"key"}, exclude_none=True), reviewer(request)
     with service.reviews.opened(job_id) as review:
@@ -104,16 +118,17 @@ def _act(service: Service, request: Request, job_id: str, action: ActionIn) -> d
             except Exception as error:  # shapely's and numpy's own, for whatever was sent
                 raise RefusedError(422, "the outline is no polygon; draw it again.") from error
         review.act(data, by=by, key=action.key)
-        return told(review, display, by, whole=False)
+        return ReviewStateOut(**told(review, display, by, whole=False)).model_dump_json()
 
 
-def _told(service: Service, request: Request, job_id: str, *, whole: bool) -> dict[str, Any]:
+def _told(service: Service, request: Request, job_id: str) -> str:
     _, _, display = service.finished(job_id)
     with service.reviews.opened(job_id) as review:
-        return told(review, display, reviewer(request), whole=whole)
+        said = told(review, display, reviewer(request), whole=True)
+        return ReviewOut(**said).model_dump_json()
 
 
 def reviewer(request: Request) -> str:
     """The name in the log: the token's, or one that tells visitors without names apart."""
     identity: Identity = request.state.identity
-    return identity.name or f"visitor {identity.owner[:4]}"
+    return identity.name or f"visitor {identity.owner[:12]}"  # fewer, and somebody has the same

@@ -22,6 +22,8 @@ from adadino.web.jobs.estimates import Estimates, Ready, Speed
 from adadino.web.jobs.library import find_image
 from adadino.web.jobs.process import Workers
 from adadino.web.jobs.records import RECORD, RESULT, Found, Job, check_view
+from adadino.web.jobs.reviews import FOLDER as REVIEW
+from adadino.web.jobs.reviews import discard
 from adadino.web.jobs.sandbox import Reach, has_gpu
 from adadino.web.jobs.store import JobGoneError, JobStore
 from adadino.web.jobs.worker import OverLimitError, Worker, WorkerEndedError
@@ -287,6 +289,7 @@ class Manager:
         except (OSError, ValueError, RecursionError):
             path.unlink(missing_ok=True)
             return False
+        discard(self.store.path(identity) / REVIEW)  # only the server begins one
         self._change(identity, state="done", result=facts, ended=time.time(), error=None)
         return True
 

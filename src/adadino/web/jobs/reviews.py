@@ -119,6 +119,14 @@ class Reviews:
             raise AdaDINOError("the review of this job is damaged; begin another job.") from error
 
 
+def discard(folder: Path) -> None:
+    """Remove what a worker left under the name of a review: a folder, a file or a link."""
+    if folder.is_symlink() or not folder.is_dir():
+        folder.unlink(missing_ok=True)
+    else:
+        shutil.rmtree(folder)
+
+
 def is_full(review: Review) -> bool:
     """Whether a review has as many actions as the server keeps."""
     return review.log.path.is_file() and review.log.path.stat().st_size > LOG_BYTES
