@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from adadino.errors import InputError
+from adadino.review import folder
 from adadino.review.actions import Action
 from adadino.review.shapes import check_outline
 from adadino.review.state import replay
@@ -196,3 +197,14 @@ def test_a_review_refuses_a_cut_that_crosses_too_often(review):
     with pytest.raises(InputError, match="crosses the outline too often"):
         review.act({"do": "cut", "shape": shape, "geometry": placed(across)}, by="a")
     review.act({"do": "cut", "shape": shape, "geometry": placed(square(2, 2, 4, 4))}, by="a")
+
+
+def test_a_log_that_did_not_grow_is_not_replayed(review, monkeypatch):
+    calls = []
+    monkeypatch.setattr(folder, "replay", lambda *given: calls.append(1) or replay(*given))
+    shape = next(iter(review.polygons))
+    review.state(), review.summary(), review.state()
+    assert len(calls) == 1
+    review.act({"do": "judge", "shape": shape, "verdict": "right"}, by="a")
+    assert verdicts(review.state()) == {shape: "right"}
+    assert len(calls) == 2

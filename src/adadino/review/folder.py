@@ -73,6 +73,8 @@ class Review:
         self.folder, self.facts, self.polygons = folder, facts, polygons
         self.log = Log(folder / LOG)
         self._outlines = {shape: polygon.outline for shape, polygon in polygons.items()}
+        self._known: tuple[int, State] | None = None
+        """What so many actions amount to: with many cuts it takes seconds."""
 
     @classmethod
     def open(cls, folder: Path | str) -> Review:
@@ -148,7 +150,10 @@ class Review:
 
     def state(self) -> State:
         """What all actions amount to, with those of other processes."""
-        return replay(self.log.read(), self._outlines)
+        actions = self.log.read()
+        if self._known is None or self._known[0] != len(actions):  # lines are only ever added
+            self._known = len(actions), replay(actions, self._outlines)
+        return self._known[1]
 
     def next(self, count: int = 1) -> list[Proposal]:
         """The polygons to judge next: disputed ones, the random list, then the least certain."""
