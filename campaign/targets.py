@@ -260,9 +260,12 @@ class Stac(Target):
                 "properties": {"datetime": when, "grid:code": None}, "assets": named, "links": [],
             }  # fmt: skip
 
-        two = [item("a", "2019-01-01T00:00:00Z", visual="a.tif"), item("b", "2024", image="b.tif")]
+        two = [
+            item("a", "2019-01-01T00:00:00Z", visual="a.tif"),
+            item("b", "2024-01-01T00:00:00Z", image="b.tif"),
+        ]
         documents = [
-            item("town", "2024", before="a.tif", after="b.tif"),
+            item("town", "2024-01-01T00:00:00Z", before="a.tif", after="b.tif"),
             {"type": "FeatureCollection", "features": two},
             {"type": "Collection", "links": [{"rel": "item", "href": "s.json"}]},
         ]

@@ -324,10 +324,12 @@ def flat(dtype, **more):
     """The profile of a scene of 64 x 64 pixels."""
     return {
         "driver": "GTiff", "dtype": dtype, "count": 3, "width": 64, "height": 64,
+        "photometric": "RGB",
         "crs": "EPSG:32633", "transform": from_origin(500_000, 5_000_000, 0.5, 0.5), **more,
     }  # fmt: skip
 
 
+@pytest.mark.filterwarnings("ignore:.*is constant:adadino.errors.DomainWarning")
 @pytest.mark.parametrize("value", [0.0, 1.0, np.inf, -np.inf, 3e38, np.nan])
 def test_a_scene_of_one_value_has_an_answer(tmp_path, value):
     for number, name in enumerate(("before", "after")):
@@ -346,6 +348,7 @@ def test_a_scene_of_one_value_has_an_answer(tmp_path, value):
         assert np.isfinite(raster.read(1)).all()
 
 
+@pytest.mark.filterwarnings("ignore:.*is constant:adadino.errors.DomainWarning")
 def test_a_scene_with_one_valid_pixel_has_an_answer_there_alone(tmp_path):
     pixels = np.zeros((3, 64, 64), np.uint8)
     pixels[:, 10, 20] = (9, 90, 200)

@@ -15,6 +15,7 @@ EXTRAS = {
     "web": "adadino serve, the page in a browser",
     "export": "adadino export to ONNX, and predict with such a file",
     "hub": "models and DINOv3 weights by Hugging Face id instead of by file",
+    "area": "adadino predict-area in buckets, --web-map",
     "ray": "adadino predict-area on many workers; --workers 0 does without",
     "pretrain": "adadino pretrain, a small backbone without DINOv3's weights",
 }

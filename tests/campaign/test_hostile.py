@@ -405,7 +405,7 @@ def test_a_folder_closed_to_us_is_no_smaller_dataset(tmp_path, monkeypatch):
     [
         (["evaluate", "tiny", "--data", "9" * 400], "longer than the name of a file"),
         (["evaluate", "tiny", "--data", ".", "--split", "a" * 5000], "longer than|no folder"),
-        (["predict-area", "--pairs", "9" * 400, "--out", "o"], "longer than the name of a file"),
+        (["predict-area", "--pairs", "9" * 400, "--out", "o"], "no file or folder"),
         (["predict", "a.tif", "b.tif", "-o", "c.tif", "--stac", "a" * 300], "longer than"),
         (["predict", "a.tif", "b\0.tif", "-o", "c.tif"], "zero byte"),
         (["predict", "a.tif", "9" * 400, "-o", "c.tif"], "no file|cannot open"),

@@ -43,14 +43,14 @@ def command(
     json: Json = False,
 ) -> None:
     """Write a synthetic pair as GeoTIFFs, find its changes as a user would, score and show them."""
+    if pair is not None and (size is not None or seed is not None):
+        name = "--size" if size is not None else "--seed"
+        raise typer.BadParameter(f"{name} is of the synthetic pair; with --pair leave it out")
     check_images(*(pair or ()))
     check_model(model, exported=True)
     from adadino.data.synthetic import DEMO_SEED, DEMO_SIZE, HELD_OUT, write_geotiff_pair
     from adadino.scene import predict_scene
 
-    if pair is not None and (size is not None or seed is not None):
-        name = "--size" if size is not None else "--seed"
-        raise typer.BadParameter(f"{name} is of the synthetic pair; with --pair leave it out")
     seed = DEMO_SEED if seed is None else seed
     _claim(output)
     truth = None

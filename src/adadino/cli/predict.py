@@ -53,9 +53,9 @@ def command(
     if backbone is not None and model.lower().endswith(".onnx"):
         raise typer.BadParameter(f"{model} holds its backbone; leave --backbone out")
     check_model(model, exported=True)
-    check_images(before, after)
     outputs = (output, probability, vector, overview, stac, report)
     check_targets(outputs, inputs=(before, after), overwrite=overwrite or resume)
+    check_images(before, after)
     from adadino.scene import predict_scene
 
     with _kept_rows(output), progress("predicting", quiet=quiet) as show:
