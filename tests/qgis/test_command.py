@@ -60,7 +60,7 @@ def program(path: Path) -> Path:
         ".local/share/pipx/venvs/adadino/bin/adadino",
         "Library/Python/3.11/bin/adadino",
         "miniforge3/envs/change/bin/adadino",
-        ".virtualenvs/work/bin/adadino",
+        ".virtualenvs/gis/bin/adadino",
     ],
 )
 def test_the_command_is_found_where_installers_put_it(place, tmp_path):
