@@ -11,6 +11,7 @@ import torch
 from PIL import Image
 from torch import nn
 
+from adadino.data.disturb import DISTURBANCES
 from adadino.data.folder import PairFolder, fingerprint
 from adadino.data.synthetic import write_dataset
 from adadino.errors import ConfigError
@@ -186,7 +187,21 @@ def test_swapping_exchanges_the_dates(hand):
     assert (ahead.tp, back.tp) == (3, 1)
 
 
-@pytest.mark.parametrize("wrong", [{"batch": 0}, {"threshold": -0.1}, {"threshold": 1.5}])
+def test_a_disturbed_pair_is_what_the_model_sees(hand):
+    model = Difference()
+    _, *cases = PROTOCOLS["robustness"]
+    scores = {name: evaluate(model, hand, case) for name, case in cases}
+    assert list(scores) == list(DISTURBANCES)
+    # The later date is hazy: its dark pixels are brighter than the earlier date's dark ones.
+    assert scores["haze"].confusion.fp == 3
+    assert scores["grey"].confusion == evaluate(model, hand).confusion  # they are grey already
+    assert scores["pixels half as large"].confusion.tp == 4 * scores["grey"].confusion.tp
+    assert scores["haze"].as_dict()["protocol"]["disturbance"] == "haze"
+
+
+@pytest.mark.parametrize(
+    "wrong", [{"batch": 0}, {"threshold": -0.1}, {"threshold": 1.5}, {"disturbance": "rain"}]
+)
 def test_an_impossible_protocol_is_refused(wrong):
     with pytest.raises(ConfigError, match=next(iter(wrong))):
         Protocol(**wrong)

@@ -17,6 +17,7 @@ import torch
 from torch import Tensor, nn
 
 from adadino.config import Config
+from adadino.data.disturb import DISTURBANCES, LabelledPair
 from adadino.data.folder import PairFolder, fingerprint
 from adadino.errors import ConfigError, WeightsError
 from adadino.files import write_atomic
@@ -41,12 +42,26 @@ class Protocol:
     """Exchange the two dates."""
     shuffle: int | None = None
     """Seed of a random order of the pairs; None is the order of their names."""
+    disturbance: str | None = None
+    """What is done to every pair first, by its name in `DISTURBANCES`; None leaves it as it is."""
 
     def __post_init__(self) -> None:
         if self.batch < 1:
             raise ConfigError(f"batch is {self.batch}, must be at least 1.")
         if not 0 <= self.threshold < 1:
             raise ConfigError(f"threshold is {self.threshold}, must be at least 0 and below 1.")
+        if self.disturbance not in (None, *DISTURBANCES):
+            raise ConfigError(
+                f"disturbance is {self.disturbance!r}, must be one of {', '.join(DISTURBANCES)}."
+            )
+
+    def prepare(self, pair: LabelledPair) -> LabelledPair:
+        """A batch as the model is to see it."""
+        if self.disturbance is not None:
+            pair = DISTURBANCES[self.disturbance](pair)
+        if self.swap:
+            pair = pair._replace(before=pair.after, after=pair.before)
+        return pair
 
 
 class TileScore(NamedTuple):
@@ -81,6 +96,7 @@ class Evaluation:
                 "k": self.protocol.k,
                 "threshold": self.protocol.threshold,
                 "swap": self.protocol.swap,
+                "disturbance": self.protocol.disturbance,
                 "order": "by name" if self.protocol.shuffle is None else self.protocol.shuffle,
             },
         }
@@ -119,10 +135,9 @@ def evaluate(
     for start in range(0, len(order), protocol.batch):
         indices = order[start : start + protocol.batch]
         for before, after, mask in same_size(dataset, indices):
-            pair = [image.to(device).float() / 255 for image in (before, after)]
-            if protocol.swap:
-                pair.reverse()
-            logits = model(*pair, k=protocol.k).logits
+            images = (image.to(device).float() / 255 for image in (before, after))
+            seen = protocol.prepare(LabelledPair(*images, mask.to(device)))
+            logits = model(seen.before, seen.after, k=protocol.k).logits
             odds = logits.float() / getattr(model, "temperature", 1.0)  # as predict writes them
             probability = odds.softmax(1)[:, 1]
             if not probability.isfinite().all():  # it would count as unchanged
@@ -130,10 +145,9 @@ def evaluate(
                     f"the model has no number for one of the pairs {dataset.names[indices[0]]} to "
                     f"{dataset.names[indices[-1]]}: values overflow; give another checkpoint."
                 )
-            mask = mask.to(device)
-            histogram.update(probability, mask)
+            histogram.update(probability, seen.mask)
             predicted = probability >= protocol.threshold
-            counts += [confusion_counts(p, t) for p, t in zip(predicted, mask, strict=True)]
+            counts += [confusion_counts(p, t) for p, t in zip(predicted, seen.mask, strict=True)]
         if progress is not None:
             progress(min(start + protocol.batch, len(order)), len(order), "")
     table = torch.stack(counts).cpu()
@@ -182,8 +196,11 @@ PROTOCOLS: dict[str, list[tuple[str, Protocol]]] = {
     "ordering": [("by name", Protocol())]
     + [(f"shuffled, seed {s}", Protocol(shuffle=s)) for s in range(5)],
     "swap": [("as given", Protocol()), ("dates swapped", Protocol(swap=True))],
+    "robustness": [("as given", Protocol())]
+    + [(name, Protocol(disturbance=name)) for name in DISTURBANCES],
 }
-"""App. B: stability across batch sizes, batch compositions and temporal order."""
+"""App. B: stability across batch sizes, batch compositions and temporal order; and, beyond the
+paper, what disturbed input costs."""
 
 
 def pr_picture(evaluation: Evaluation, path: Path | str, *, suggest: bool) -> float | None:

@@ -9,6 +9,7 @@ import shutil
 import pytest
 
 from adadino.checkpoint import save
+from adadino.data.disturb import DISTURBANCES
 from adadino.data.folder import PairFolder, fingerprint
 from adadino.data.synthetic import write_dataset
 from adadino.model.adadino import AdaDINO
@@ -100,6 +101,17 @@ def test_the_protocols_of_app_b(adadino, data, model, protocol, rows):
     assert said["f1"] == said["rows"][0]["f1"]
 
 
+def test_robustness_is_a_table_with_the_loss_of_each_row(adadino, data, model, tmp_path):
+    arguments = ("evaluate", model, "--data", data, "--robustness", "-q")
+    said = adadino(*arguments, "-o", tmp_path)
+    assert said.code == 0
+    for name in DISTURBANCES:
+        assert name in said.out
+    kept = json.loads((tmp_path / "scores.json").read_text())
+    assert [row["name"] for row in kept["rows"]] == ["as given", *DISTURBANCES]
+    assert kept["f1"] == json.loads(adadino(*arguments[:-2], "--json").out)["f1"]
+
+
 def test_tiles_and_folders_without_splits(adadino, data, model):
     arguments = ("evaluate", model, "--data", data / "val", "--split", "none", "--tile", 16)
     said = json.loads(adadino(*arguments, "--json").out)
@@ -116,6 +128,7 @@ def test_tiles_and_folders_without_splits(adadino, data, model):
         (["--device", "toaster"], "there is no device 'toaster' here"),
         (["--tile", 24], "tiles of 24 do not fill"),
         (["--batch", 2, "--protocol", "batch-size"], "--batch does not go with"),
+        (["--robustness", "--protocol", "swap"], "--robustness does not go with --protocol"),
     ],
 )
 def test_a_mistake_is_one_line(adadino, data, model, arguments, message):

@@ -14,6 +14,7 @@ from adadino.cli.checks import check_dataset, check_model
 from adadino.cli.options import Backbone, Device, Json, Overwrite, Quiet
 from adadino.cli.output import json_text, print_json, print_table, progress
 from adadino.errors import ConfigError, WriteError
+from adadino.files import write_atomic
 from adadino.scene.options import SceneOptions
 
 if TYPE_CHECKING:
@@ -38,6 +39,9 @@ def command(
         Literal["default", "batch-size", "ordering", "swap"],
         typer.Option(help="App. B: batch sizes 1/4/8/16, five orders, or swapped dates."),
     ] = "default",
+    robustness: Annotated[
+        bool, typer.Option("--robustness", help="Score grey, hazy, coarse, shifted... copies too.")
+    ] = False,
     batch: Annotated[
         int | None, typer.Option(min=1, help="Pairs per batch; 16 by default.")
     ] = None,
@@ -57,15 +61,20 @@ def command(
 ) -> None:
     """Score models: one confusion matrix over all pixels of the split for each."""
     split = None if split in ("none", "") else split
-    if len(model) > 1 and (protocol != "default" or output is not None):
-        raise ConfigError("--protocol and --output are for one model; leave them out.")
+    if robustness and protocol != "default":
+        raise ConfigError("--robustness does not go with --protocol; leave one out.")
+    rows = "robustness" if robustness else protocol
+    if len(model) > 1 and (rows != "default" or output is not None):
+        raise ConfigError(
+            "--protocol, --robustness and --output are for one model; leave them out."
+        )
     _check(model, data, split, None if overwrite else output)
     from adadino.checkpoint import load
     from adadino.data.folder import PairFolder
     from adadino.evaluation import evaluate
     from adadino.runtime.devices import choose_device
 
-    cases = _cases(protocol, batch=batch, k=k, threshold=threshold)
+    cases = _cases(rows, batch=batch, k=k, threshold=threshold)
     where = choose_device(device)
     networks = {source: load(source, backbone=backbone, device=where) for source in model}
     dataset = PairFolder(data, split, tile=tile)
@@ -81,11 +90,12 @@ def command(
             results[0] |= _write(scores, output, suggest=split == "val")
     whole = results[0] if len(results) == 1 else {**results[0], "rows": results}
     if output is not None:
-        _write_scores(output, {"model": model[0], "data": str(data), "split": split, **whole})
+        said = {"model": model[0], "data": str(data), "split": split, **whole}
+        write_atomic(output / "scores.json", json_text(said) + "\n")
     if json:
         print_json(whole)
         return
-    _show(f"{' and '.join(model)} on {data}{'/' + split if split else ''}", results, protocol)
+    _show(f"{' and '.join(model)} on {data}{'/' + split if split else ''}", results, rows)
     if output is not None:
         typer.echo(_threshold(results[0].get("best_threshold"), split))
 
@@ -98,12 +108,6 @@ def _check(models: list[str], data: Path, split: str | None, output: Path | None
     for model in models:
         check_model(model)
     check_dataset(data, split)
-
-
-def _write_scores(output: Path, said: dict[str, Any]) -> None:
-    from adadino.files import write_atomic
-
-    write_atomic(output / "scores.json", json_text(said) + "\n")
 
 
 def _cases(
