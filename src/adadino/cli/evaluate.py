@@ -66,7 +66,7 @@ def command(
     rows = "robustness" if robustness else protocol
     if len(model) > 1 and (rows != "default" or output is not None):
         raise ConfigError(
-            "--protocol, --robustness and --output are for one model; leave them out."
+            "--robustness, --protocol and --output are for one model; leave them out."
         )
     _check(model, data, split, None if overwrite else output)
     from adadino.checkpoint import load
