@@ -11,15 +11,19 @@ import typer
 from adadino.cli.options import Backbone, Device
 from adadino.runtime.protocol import EngineName
 from adadino.scene.options import SceneOptions
+from adadino.web.settings import Limits, Settings, choose_models, default_jobs_folder
 
+GB = 2**30
 BUNDLED = Path(__file__).parents[1] / "bundled"
 
 
 def command(
     host: Annotated[str, typer.Option(help="Address; others than loopback need --token.")] = (
-        "127.0.0.1"
+        Settings.host
     ),
-    port: Annotated[int, typer.Option(min=0, max=65535, help="Port; 0 for any free one.")] = 8000,
+    port: Annotated[int, typer.Option(min=0, max=65535, help="Port; 0 for any free one.")] = (
+        Settings.port
+    ),
     model: Annotated[
         list[str] | None,
         typer.Option(
@@ -52,32 +56,37 @@ def command(
         list[str] | None,
         typer.Option(help="Another site whose pages may use the API: https://maps.example."),
     ] = None,
-    max_upload: Annotated[float, typer.Option(min=0.001, help="Most GB of one job's files.")] = 4.0,
+    max_upload: Annotated[float, typer.Option(min=0.001, help="Most GB of one job's files.")] = (
+        Limits.upload_bytes / GB
+    ),
     max_pixels: Annotated[
         float, typer.Option(min=0.1, help="Most million pixels of one image.")
-    ] = 1000.0,
+    ] = Limits.pixels / 1e6,
     max_job_time: Annotated[
         float, typer.Option(min=0.01, help="Most hours of one job; a longer one is refused.")
-    ] = 2.0,
-    max_job_memory: Annotated[float, typer.Option(min=0.5, help="Most GB of one job.")] = 16.0,
+    ] = Limits.job_s / 3600,
+    max_job_memory: Annotated[float, typer.Option(min=0.5, help="Most GB of one job.")] = (
+        Limits.job_memory / GB
+    ),
     keep_days: Annotated[
         float, typer.Option(min=0, help="Days after which jobs are removed.")
-    ] = 30.0,
+    ] = Limits.keep_days,
     keep_size: Annotated[
         float, typer.Option(min=0, help="Most GB of all jobs; then uploads are refused.")
-    ] = 50.0,
+    ] = Limits.keep_bytes / GB,
     device: Device = "auto",
     engine: Annotated[
         EngineName, typer.Option(help="Inference engine: auto is bf16 on a GPU, else off.")
     ] = SceneOptions.engine,
-    demo: Annotated[bool, typer.Option("--demo/--no-demo", help="Open on a demo pair.")] = True,
+    demo: Annotated[bool, typer.Option("--demo/--no-demo", help="Open on a demo pair.")] = (
+        Settings.demo
+    ),
 ) -> None:
     """Serve a page: swipe between the dates, move the threshold, click a polygon, download."""
     from adadino.errors import AdaDINOError
 
     try:
         from adadino.web.server import serve
-        from adadino.web.settings import Limits, Settings, choose_models, default_jobs_folder
     except ImportError as error:
         raise AdaDINOError(
             f"serve needs {error.name}, which is not installed: pip install 'adadino[web]'"
@@ -101,12 +110,12 @@ def command(
         engine=engine,
         demo=demo,
         limits=Limits(
-            upload_bytes=int(max_upload * 2**30),
+            upload_bytes=int(max_upload * GB),
             pixels=int(max_pixels * 1e6),
             job_s=max_job_time * 3600,
-            job_memory=int(max_job_memory * 2**30),
+            job_memory=int(max_job_memory * GB),
             keep_days=keep_days,
-            keep_bytes=int(keep_size * 2**30),
+            keep_bytes=int(keep_size * GB),
         ),
     )
     serve(settings, lambda line: typer.echo(f"adadino: {line}"))
