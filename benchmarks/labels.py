@@ -68,6 +68,7 @@ def main() -> None:
     parser.add_argument("--numbers", type=int, nargs="+", default=NUMBERS)
     parser.add_argument("--draws", type=int, default=DRAWS)
     parser.add_argument("--parts", nargs="+", default=PARTS, choices=PARTS)
+    parser.add_argument("--steps", type=int, default=AdaptOptions.steps)
     parser.add_argument("--threads", type=int, default=2)
     given = parser.parse_args()
     torch.set_num_threads(given.threads)
@@ -82,7 +83,9 @@ def main() -> None:
         shutil.rmtree(work, ignore_errors=True)
         write_draw(given.data, number, draw, work / "tiles")
         base = scratch(given.base, work / "base") if part == "scratch" else given.base
-        options = AdaptOptions(part="both" if part == "scratch" else part, seed=draw, anyway=True)
+        options = AdaptOptions(
+            part="both" if part == "scratch" else part, seed=draw, anyway=True, steps=given.steps
+        )
         began, used = time.monotonic(), time.process_time()
         adapt(base, work / "tiles", work / "new", options)
         row = {"tiles": number, "draw": draw, "part": part}

@@ -188,6 +188,23 @@ class Client:
         write_atomic(path, save)
         return path
 
+    def adapt(self, job: Job, name: str) -> dict[str, Any]:
+        """Adapt the model of a judged job to its review; returns the new job, which waits.
+
+        When that job is done, its `result["adapted"]` has the figures of both models. The new one
+        is yours to name in `submit`, if it was kept.
+
+        Args:
+            job: A job that was judged.
+            name: What to call the new model.
+
+        Raises:
+            ServerError: The server does not take it; the sentence says why.
+        """
+        headers = {"Content-Type": "application/json"}
+        body = json.dumps({"name": name}).encode()
+        return self._json(f"/api/jobs/{_id(job)}/review/adapt", data=body, headers=headers)
+
     def remove(self, job: Job) -> None:
         """End a job and delete its files on the server."""
         self._open(f"/api/jobs/{_id(job)}", method="DELETE").close()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import geopandas as gpd
 import numpy as np
 import pytest
@@ -57,6 +59,16 @@ def test_a_probability_and_a_threshold_are_a_map(tmp_path, probability):
 def test_a_map_is_not_started_twice(review, mask):
     with pytest.raises(WriteError, match="already"):
         start_review(review.folder, mask=mask)
+
+
+@pytest.mark.parametrize("written", [0, 9, None])
+def test_a_review_of_another_version_is_named_and_stays(review, written):
+    facts = review.folder / "review.json"
+    said = json.loads(facts.read_text()) | {"format": written}
+    facts.write_text(json.dumps(said))
+    with pytest.raises(InputError, match=f"has the format {written}, and this version reads 1"):
+        Review.open(review.folder)
+    assert json.loads(facts.read_text()) == said
 
 
 def test_what_is_no_change_map_is_refused(tmp_path, probability):

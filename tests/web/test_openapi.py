@@ -33,7 +33,7 @@ OPERATIONS = [
     ("get", "/api/jobs/{job_id}/probability.tif"), ("get", "/api/jobs/{job_id}/result.gpkg"),
     ("get", "/api/jobs/{job_id}/result.geojson"), ("get", "/api/jobs/{job_id}/overview.png"),
     ("post", "/api/jobs/{job_id}/review"), ("get", "/api/jobs/{job_id}/review"),
-    ("post", "/api/jobs/{job_id}/review/actions"),
+    ("post", "/api/jobs/{job_id}/review/actions"), ("post", "/api/jobs/{job_id}/review/adapt"),
     ("get", "/api/jobs/{job_id}/review/verdicts.gpkg"),
     ("get", "/api/jobs/{job_id}/review/corrected.tif"),
     ("get", "/api/jobs/{job_id}/xyz/{layer}/{z}/{x}/{y}.png"),

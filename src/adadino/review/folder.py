@@ -86,8 +86,11 @@ class Review:
         folder = Path(folder)
         try:
             said = json.loads((folder / FACTS).read_text(encoding="utf-8"))
-            if said.pop("format", None) != FORMAT:
-                raise InputError(f"{folder} was written by a later version; update adadino.")
+            if (written := said.pop("format", None)) != FORMAT:
+                raise InputError(
+                    f"{folder} has the format {say(written)}, and this version reads {FORMAT}; open "
+                    "it with the version of adadino that wrote it. Nothing of it was changed."
+                )
             facts = Facts(**{**said, "transform": tuple(said["transform"])})
             rows = json.loads((folder / POLYGONS).read_text(encoding="utf-8"))
             polygons = {row["id"]: _polygon(row) for row in rows}

@@ -84,6 +84,7 @@ def write_tiles(
                 f"{before} and {after} lie on another grid than the map; give the dates from which "
                 "it was predicted."
             )
+        source = source._replace(open_file=opens)
         return _write_all(Path(folder), source, pair, tile, partial=partial, report=report)
 
 
@@ -125,6 +126,8 @@ class _Source(NamedTuple):
     mask: Path | None
     """The map; None is a map without change."""
     name: str
+    open_file: OpenFile | None = None
+    """How the map is opened."""
 
 
 def _write_all(
@@ -159,7 +162,8 @@ def _judged(source: _Source, tile: int, report: Report | None) -> Iterator[tuple
     from adadino.geo.read.source import open_dataset
 
     windows = list(_windows(source.grid.shape, tile))
-    with open_dataset(source.mask) if source.mask is not None else nullcontext() as mask:
+    opens = source.open_file or open_dataset
+    with opens(source.mask) if source.mask is not None else nullcontext() as mask:
         for done, window in enumerate(windows, start=1):
             row, col = int(window.row_off), int(window.col_off)
             empty = np.zeros((int(window.height), int(window.width)), np.uint8)

@@ -13,6 +13,7 @@ from fastapi.staticfiles import StaticFiles
 from starlette.types import Scope
 
 import adadino
+from adadino.web.http.adapting import adapting_routes
 from adadino.web.http.api import ending_routes, file_routes, info_routes, job_routes
 from adadino.web.http.features import collection_routes, feature_routes
 from adadino.web.http.guard import STATIC, Guard
@@ -27,6 +28,7 @@ from adadino.web.settings import Settings
 
 ROUTES = (
     info_routes, file_routes, job_routes, ending_routes, result_routes, review_routes,
+    adapting_routes,
     service_routes, collection_routes, feature_routes,
 )  # fmt: skip
 

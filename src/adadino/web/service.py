@@ -19,9 +19,10 @@ from adadino.web.http.identity import Identity
 from adadino.web.http.metrics import Metrics
 from adadino.web.http.problems import RefusedError
 from adadino.web.http.quotas import Quotas
-from adadino.web.http.schemas import JobOut
+from adadino.web.http.schemas import JobOut, ModelOut
 from adadino.web.jobs.demo import demo_job, make_demo, shipped_mark, unpack_demo
 from adadino.web.jobs.manager import Manager
+from adadino.web.jobs.models import Chosen
 from adadino.web.jobs.records import ENDED, Job
 from adadino.web.jobs.reviews import Reviews
 from adadino.web.jobs.store import JobStore
@@ -75,11 +76,24 @@ class Service:
         return JobOut.of(
             job,
             place=self.manager.place(job.id) if job.state == "queued" else None,
-            estimate_s=self.manager.estimates.seconds(job.model, job.pixels),
+            estimate_s=self._estimate(job),
             progress=self.manager.progress(job.id) if job.state == "running" else None,
             own=identity.owns(job.client),
             reviewed=self.reviews.exists(job.id),
         )
+
+    def model(self, chosen: Chosen) -> ModelOut:
+        """A model as its client may see it."""
+        job = self.store.get(chosen.made_by) if chosen.made_by else None
+        root = chosen.name if job is None else self.manager.models.by_root(job).model
+        speed = self.manager.estimates.speed(root)
+        return ModelOut(name=chosen.name, own=job is not None, **speed)
+
+    def _estimate(self, job: Job) -> float | None:
+        """How long a job takes; an adaptation tells so itself, when it runs."""
+        if job.adapts:
+            return None
+        return self.manager.estimates.seconds(self.manager.models.by_root(job).model, job.pixels)
 
     def display(self, job: Job) -> Display:
         """Where a job lies.

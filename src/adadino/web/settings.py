@@ -14,6 +14,7 @@ from typing import Literal
 from urllib.parse import urlsplit
 
 from adadino.errors import ConfigError
+from adadino.training.adapt.options import AdaptOptions
 
 LEAST_TOKEN = 12
 """Characters of a token: fewer could be guessed."""
@@ -112,6 +113,8 @@ class Settings:
     allowed_origins: tuple[str, ...] = ()
     """Other sites whose pages may use the API (CORS): `https://maps.example`. None by default."""
     demo: bool = True
+    adapt: AdaptOptions = field(default_factory=AdaptOptions)
+    """How judged jobs make models."""
     limits: Limits = field(default_factory=Limits)
 
     def __post_init__(self) -> None:

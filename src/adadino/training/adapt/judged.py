@@ -5,9 +5,13 @@ from __future__ import annotations
 import shutil
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from adadino.files import work_folder
 from adadino.review import Review, write_layer_tiles, write_tiles
+
+if TYPE_CHECKING:
+    from adadino.geo.read.source import OpenFile
 
 
 def judged_tiles(
@@ -18,6 +22,7 @@ def judged_tiles(
     *,
     bands: Sequence[int] | None = None,
     scale: tuple[float, float] | None = None,
+    open_file: OpenFile | None = None,
 ) -> Path:
     """Write the judged tiles of a map, parts of tiles included, for the adaptation of `output`.
 
@@ -28,6 +33,7 @@ def judged_tiles(
         output: The folder of the model that is to come.
         bands: Red, green and blue, as the map was predicted with.
         scale: Raw values that are black and white, as the map was predicted with.
+        open_file: How the files of a review are opened.
 
     Returns:
         The folder of the tiles.
@@ -36,7 +42,10 @@ def judged_tiles(
     shutil.rmtree(folder, ignore_errors=True)  # the review may have gone on since
     if judged.is_dir():
         review = Review.open(judged)
-        write_tiles(review, folder, before, after, partial=True, bands=bands, scale=scale)
+        write_tiles(
+            review, folder, before, after, partial=True, bands=bands, scale=scale,
+            open_file=open_file,
+        )  # fmt: skip
     else:
         write_layer_tiles(judged, folder, before, after, bands=bands, scale=scale)
     return folder

@@ -56,6 +56,7 @@ def adapt(
     options: AdaptOptions | None = None,
     *,
     replay: Path | str | None = None,
+    backbone: str | None = None,
     overwrite: bool = False,
     progress: Report | None = None,
 ) -> Adapted:
@@ -67,6 +68,7 @@ def adapt(
         output: The new model's folder.
         options: What is trained, and how long.
         replay: A folder of pairs to train along against forgetting, beside the synthetic ones.
+        backbone: The backbone's weights, for a checkpoint that does not carry them.
         overwrite: Replace a model that is there, and begin anew.
         progress: Called with units of work done, all of them, and the time left.
 
@@ -81,7 +83,7 @@ def adapt(
     tiles = read_tiles(Path(data))
     folds = divide(tiles, options.folds)
     part = options.trained(len(tiles))
-    model = check_model(load(source), part)
+    model = check_model(load(source, backbone=backbone), part)
     others = [] if replay is None else read_tiles(Path(replay))
     if others and others[0].label.shape != tiles[0].label.shape:
         raise DataError(

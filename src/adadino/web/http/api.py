@@ -20,7 +20,6 @@ from adadino.web.http.schemas import (
     JobIn,
     JobOut,
     JobsOut,
-    ModelOut,
     UploadIn,
 )
 from adadino.web.jobs.library import find_image, list_images
@@ -145,8 +144,8 @@ def info_routes(service: Service) -> APIRouter:
             device=ready.device if ready else None,
             device_name=ready.device_name if ready else None,
             models=[
-                ModelOut(name=choice.name, **service.manager.estimates.speed(choice.name))
-                for choice in service.settings.models
+                service.model(chosen)
+                for chosen in service.manager.models.all(request.state.identity.owns)
             ],
             limits={
                 "upload_bytes": limits.upload_bytes,

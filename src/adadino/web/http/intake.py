@@ -69,7 +69,7 @@ async def _take(request: Request, service: Service, kind: str) -> Job:
                 415, "send multipart/form-data with two files, or application/json with paths."
             )
         job = _job(identity, asked, request, service)
-        service.manager.estimates.check(job)
+        service.manager.estimates.check(service.manager.models.by_root(job))
         service.quotas.admit(job, draft)  # from here on the draft's folder is the job's
         service.manager.wake()
         return job
@@ -126,9 +126,10 @@ def _job(identity: str, asked: Asked, request: Request, service: Service) -> Job
     for which in FILES:
         check_bands(asked.options.bands, asked.facts[which].bands, names[which])
     client = request.state.identity
+    model = service.manager.models.find(asked.model, client.owns)
     return Job(
         id=identity, name=_title(asked), client=client.owner, payer=client.payer,
-        model=_model(asked.model, service), source=asked.source,
+        model=model.name, model_of=model.made_by, source=asked.source,
         before=asked.files["before"], after=asked.files["after"],
         before_name=asked.names["before"], after_name=asked.names["after"],
         **asked.options._asdict(), pixels=asked.facts["before"].pixels,
@@ -149,17 +150,6 @@ def _check_sizes(facts: dict[str, Facts], names: dict[str, str]) -> None:
             f"{names['before']} is {before.width} x {before.height} pixels and {names['after']} "
             f"{after.width} x {after.height}, and neither has coordinates to align them by.",
         )
-
-
-def _model(name: str | None, service: Service) -> str:
-    names = [choice.name for choice in service.settings.models]
-    if not name:
-        return names[0]
-    if name not in names:
-        raise RefusedError(
-            422, f"there is no model {name[:100]!r} here; choose {', '.join(names)}."
-        )
-    return name
 
 
 def _title(asked: Asked) -> str:

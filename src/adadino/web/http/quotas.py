@@ -22,6 +22,9 @@ SPARE_BYTES = 2**30
 OUTPUT_BYTES = 12
 """Bytes per pixel that a job writes: rows and probability in float32, two pictures, a mask."""
 
+ADAPT_BYTES = 2 * 2**30
+"""What an adaptation keeps of features while it runs: some 10 MB for each of 128 tiles."""
+
 
 @dataclass(eq=False)
 class Claim:
@@ -67,7 +70,7 @@ class Quotas:
             RefusedError: They would not.
         """
         with self._lock:
-            self._check_disk(job.pixels * OUTPUT_BYTES)
+            self._check_disk(_output(job))
             self._store.add(job, draft)
 
     def _check(self, claim: Claim) -> None:
@@ -91,8 +94,13 @@ class Quotas:
                 "full; remove some of yours, or come back when others have expired.",
             )
         running = [job for job in self._store.all() if job.state in ("queued", "running")]
-        promised = sum(job.pixels for job in running) * OUTPUT_BYTES
+        promised = sum(map(_output, running))
         if shutil.disk_usage(self._store.folder).free < coming + promised + SPARE_BYTES:
             raise RefusedError(
                 507, "the server's disk is too full for these files; come back later."
             )
+
+
+def _output(job: Job) -> int:
+    """Bytes that a job will write."""
+    return job.pixels * OUTPUT_BYTES + (ADAPT_BYTES if job.adapts else 0)

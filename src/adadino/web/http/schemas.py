@@ -22,12 +22,14 @@ _REGISTER = "Apply the estimated shift between the dates, if it is reliable."
 class Progress(BaseModel):
     """How far a running job is."""
 
-    phase: Literal["opening", "preparing", "predicting", "writing"]
-    done: int = Field(description="Tiles finished; 0 in other phases than predicting.")
-    total: int = Field(description="All tiles; 0 in other phases than predicting.")
+    phase: Literal["adapting", "opening", "preparing", "predicting", "writing"]
+    done: int = Field(
+        description="Tiles finished, or units of work of an adaptation; 0 in other phases."
+    )
+    total: int = Field(description="All of them; 0 in other phases.")
     tiles_per_s: float | None
     mp_per_s: float | None = Field(description="Megapixels of the scene per second.")
-    eta_s: float | None = Field(description="Seconds left, from the tiles alone.")
+    eta_s: float | None = Field(description="Seconds left of this phase.")
 
 
 class JobOut(BaseModel):
@@ -43,6 +45,8 @@ class JobOut(BaseModel):
     any_resolution: bool
     bands: list[int] | None = Field(description="What was chosen; None is by colour.")
     scale: list[float] | None = Field(description="What was chosen; None is by both dates.")
+    adapts: str = Field(description="The judged job that an adaptation starts from, or empty.")
+    makes: str = Field(description="What an adaptation calls its model, or empty.")
     pixels: int
     state: State
     created: float = Field(description="Seconds since 1970.")
@@ -62,7 +66,7 @@ class JobOut(BaseModel):
     @classmethod
     def of(cls, job: Job, **more: Any) -> JobOut:
         """The public side of a job."""
-        hidden = {"client", "payer", "before", "after", "attempts", "mark"}
+        hidden = {"client", "payer", "before", "after", "attempts", "mark", "model_of"}
         known = {k: v for k, v in vars(job).items() if k not in hidden}
         return cls(**known, **more)
 
@@ -100,6 +104,15 @@ class UploadIn(BaseModel):
     name: str | None = Field(None, max_length=200)
 
 
+class AdaptIn(BaseModel):
+    """A model to make from a judged job."""
+
+    model_config = ConfigDict(extra="forbid", strict=True)
+    name: str = Field(
+        min_length=1, max_length=40, pattern=r"\S", description="What to call the new model."
+    )
+
+
 class ImageOut(BaseModel):
     """An image of the data folder."""
 
@@ -129,6 +142,7 @@ class ModelOut(BaseModel):
     """A model to choose."""
 
     name: str
+    own: bool = Field(description="Whether you have adapted it; only you see it.")
     mp_per_s: float | None = Field(description="Megapixels per second here; None while it loads.")
     overhead_s: float | None = Field(description="Seconds a job takes beside its pixels.")
 

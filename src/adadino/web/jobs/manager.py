@@ -1,7 +1,7 @@
 """Who is next: one job at a time, clients in turns, a worker for each.
 
 - A job that was running when the server died is taken up again: `predict_scene` goes on from the
-  rows that are on disk.
+  rows that are on disk, `adapt` from the features and folds.
 - A job that takes its worker down, or more time or memory than it may, is marked failed.
 """
 
@@ -14,12 +14,14 @@ import threading
 import time
 from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 from adadino.errors import AdaDINOError, InputError
 from adadino.web.jobs.estimates import Estimates, Ready, Speed
 from adadino.web.jobs.library import find_image
+from adadino.web.jobs.models import JUDGED, MODEL, Models
 from adadino.web.jobs.process import Workers
 from adadino.web.jobs.records import RECORD, RESULT, Found, Job, check_view
 from adadino.web.jobs.reviews import FOLDER as REVIEW
@@ -56,6 +58,7 @@ class Manager:
         """
         self.settings, self.store = settings, store
         self.estimates = Estimates(settings.limits.job_s)
+        self.models = Models(settings.models, store)
         self.crashes = 0
         self.served: dict[str, float] = {}
         """When each client had its last turn."""
@@ -72,6 +75,7 @@ class Manager:
                 "backbone": settings.backbone,
                 "device": settings.device,
                 "engine": settings.engine,
+                "adapt": asdict(settings.adapt),
             }
         )
         self._stopping = False
@@ -203,9 +207,13 @@ class Manager:
         limits, settings = self.settings.limits, self.settings
         named = [choice.source for choice in settings.models] + [settings.backbone or ""]
         models = [Path(source).resolve() for source in named if source and Path(source).exists()]
-        inputs = [] if job is None else [self._input(job, name) for name in (job.before, job.after)]
+        given: list[Path] = []
+        if job is not None:
+            given = [self._input(job, name) for name in (job.before, job.after)]
+            weights = self.models.weights(job)
+            given += [] if weights is None else [weights]
         return Reach(
-            read=(*models, *inputs),
+            read=(*models, *given),
             write=() if job is None else (self.store.path(job.id),),
             cuda=self._uses_gpu(),
             memory=limits.job_memory,
@@ -221,15 +229,8 @@ class Manager:
 
     def _run(self, job: Job) -> None:
         """Give a job to a worker and follow it to its end."""
-        self.estimates.check(job)
-        reach, limits = self._reach(job), self.settings.limits
-        before, after = (str(self._input(job, name)) for name in (job.before, job.after))
-        folder = str(self.store.path(job.id))
-        task = {"kind": "predict", "folder": folder, "before": before, "after": after} | {
-            name: getattr(job, name) for name in ("before_name", "after_name", "model", *CHOSEN)
-        }
-        # The folder last: the inputs may lie there.
-        task["names"] = {before: job.before_name, after: job.after_name, f"{folder}/": ""}
+        self.estimates.check(self.models.by_root(job))
+        reach, limits, task = self._reach(job), self.settings.limits, self._task(job)
         if job.id in self._cancelled:
             self._cancel(job.id)
             return
@@ -249,7 +250,27 @@ class Manager:
             elif event["event"] == "done":
                 if not self._finish(job.id):
                     raise AdaDINOError("its result cannot be read again; start it once more.")
-                self.estimates.learn(job, time.monotonic() - started)
+                if not job.adapts:
+                    took = time.monotonic() - started
+                    self.estimates.learn(self.models.by_root(job), took)
+
+    def _task(self, job: Job) -> dict[str, Any]:
+        """What a worker is told of a job."""
+        before, after = (str(self._input(job, name)) for name in (job.before, job.after))
+        folder, weights = str(self.store.path(job.id)), self.models.weights(job)
+        task: dict[str, Any] = {
+            "kind": "adapt" if job.adapts else "predict", "folder": folder, "before": before,
+            "after": after, "weights": None if weights is None else str(weights),
+            "source": self.models.source(job),
+        }  # fmt: skip
+        task |= {
+            name: getattr(job, name) for name in ("before_name", "after_name", "model", *CHOSEN)
+        }
+        # The folder last: the inputs may lie there.
+        judged = (f".{MODEL}.tiles.work", JUDGED)
+        own = {f"{folder}/{name}": "the review" for name in judged}
+        task["names"] = {before: job.before_name, after: job.after_name, **own, f"{folder}/": ""}
+        return task
 
     def _show(self, job: Job, view: dict[str, Any]) -> None:
         """Keep where a scene lies; whoever says so has read a stranger's file."""

@@ -54,7 +54,7 @@ def load_models(setup: dict[str, Any]) -> Held:
 
 def measure(name: str, held: Held) -> dict[str, Any]:
     """How fast a model is here: megapixels of a scene per second, seconds a job takes besides."""
-    device, network = _ready(name, held)
+    device, network = ready(name, held)
     side = OPTIONS.tile
     blank = torch.rand(1, 3, side, side, device=device)
     if isinstance(network, str):
@@ -78,10 +78,12 @@ def measure(name: str, held: Held) -> dict[str, Any]:
     }
 
 
-def predict_job(task: dict[str, Any], held: Held, tell: Tell) -> dict[str, Any]:
-    """Do a job; what was found is in its folder, whole or not at all."""
+def predict_job(
+    task: dict[str, Any], held: Held, tell: Tell, more: dict[str, Any] | None = None
+) -> dict[str, Any]:
+    """Do a job; what was found is in its folder, whole or not at all, with `more` beside it."""
     folder, started = Path(task["folder"]), time.time()
-    device, network = _ready(task["model"], held)
+    device, network = ready(task["model"], held, task["weights"])
     options = SceneOptions(
         register=task["register"],
         any_resolution=task.get("any_resolution", False),
@@ -123,6 +125,7 @@ def predict_job(task: dict[str, Any], held: Held, tell: Tell) -> dict[str, Any]:
         "warnings": [named(text, names) for text in result.warnings],
         "device": _device_name(device),
         "seconds": round(time.time() - started, 2),
+        **(more or {}),
     }
     write_atomic(folder / RESULT, json.dumps(facts))
     return {}
@@ -144,11 +147,11 @@ def facts_of(result: SceneResult) -> dict[str, Any]:
 
 
 class Pace:
-    """Turns the progress of `predict_scene` into events, a few each second."""
+    """Turns the progress of `predict_scene` or `adapt` into events, a few each second."""
 
-    def __init__(self, tell: Tell) -> None:
+    def __init__(self, tell: Tell, counted: str = "predicting") -> None:
         self.megapixels = 0.0
-        self._tell = tell
+        self._tell, self._counted = tell, counted
         self._phase = ""
         self._begun = self._told = 0.0
         self._first: int | None = None
@@ -156,7 +159,7 @@ class Pace:
     def __call__(self, done: int, total: int, message: str) -> None:
         """Tell how far the job is; speed and time left come from the tiles alone."""
         now = time.monotonic()
-        phase = message if total == 0 else "predicting"
+        phase = message if total == 0 else self._counted
         if phase != self._phase:
             self._phase, self._begun, self._first, self._told = phase, now, done, 0.0
         if done < total and now - self._told < 0.25:
@@ -175,10 +178,19 @@ class Pace:
         )
 
 
-def _ready(name: str, held: Held) -> tuple[torch.device, Any]:
-    """A model on its device, or the engine in its place; the path of an exported one."""
+def ready(name: str, held: Held, weights: str | None = None) -> tuple[torch.device, Any]:
+    """A model on its device, or the engine in its place; the path of an exported one.
+
+    Args:
+        name: One of the models that are held.
+        held: They.
+        weights: The folder of a model that a job made, instead. It comes from strangers' images, so
+            that only the process that uses it opens it.
+    """
     torch.set_num_threads(held.threads)
-    device, network = choose_device(held.setup["device"]), held.models[name]
+    device = choose_device(held.setup["device"])
+    backbone = held.setup["backbone"]
+    network = load(weights, backbone=backbone).eval() if weights else held.models[name]
     if isinstance(network, str):
         return device, network
     return device, for_inference(network.to(device), held.setup["engine"])

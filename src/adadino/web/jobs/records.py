@@ -31,6 +31,24 @@ class ShiftFound(BaseModel):
     problem: str | None = None
 
 
+class AdaptedFound(BaseModel):
+    """Both models on tiles that were held out in turn."""
+
+    kept: Literal["new", "old"]
+    """Which model made the map."""
+    tiles: int
+    folds: int
+    old_f1: float
+    new_f1: float
+    difference: float
+    """F1 of the new one minus F1 of the old one."""
+    low: float
+    high: float
+    """Its 95 % interval."""
+    seconds: float
+    sentence: str
+
+
 class Found(BaseModel):
     """What was found, as `result.json` has it."""
 
@@ -45,6 +63,8 @@ class Found(BaseModel):
     """How the ground resolution lies outside what the model knows."""
     ahead: bool = False
     """Whether it comes with the package."""
+    adapted: AdaptedFound | None = None
+    """How the new model compares with the old one, if the job made one."""
 
 
 @dataclass(frozen=True)
@@ -57,6 +77,7 @@ class Job:
     client: str
     """Who asked, as a digest; for the list of one's own jobs."""
     model: str
+    """The model's name; of an adaptation, the one it starts from."""
     before: str
     """A file of the job's folder, or a path under the data folder."""
     after: str
@@ -72,6 +93,12 @@ class Job:
     bands: list[int] | None = None
     scale: list[float] | None = None
     """These four as in `SceneOptions`."""
+    model_of: str = ""
+    """The job that made the model; empty for one of the server's own."""
+    adapts: str = ""
+    """The judged job whose map an adaptation starts from; empty for a comparison."""
+    makes: str = ""
+    """What an adaptation calls its model."""
     pixels: int = 0
     """Of `before`: an estimate of the scene's size."""
     state: State = "queued"

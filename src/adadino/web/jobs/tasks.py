@@ -48,7 +48,7 @@ def preload(setup: dict[str, Any]) -> None:
         pyogrio.list_drivers()
     if setup["kind"] == "model":
         import adadino.scene
-        import adadino.web.jobs.predict  # noqa: F401
+        import adadino.web.jobs.adapt  # noqa: F401
 
 
 def prepare(setup: dict[str, Any]) -> Held:
@@ -150,6 +150,12 @@ def _predict(task: dict[str, Any], held: Held, tell: Tell) -> dict[str, Any]:
     return predict_job(task, held, tell)
 
 
+def _adapt(task: dict[str, Any], held: Held, tell: Tell) -> dict[str, Any]:
+    from adadino.web.jobs.adapt import adapt_job
+
+    return adapt_job(task, held, tell)
+
+
 def _measure(task: dict[str, Any], held: Held, tell: Tell) -> dict[str, Any]:
     from adadino.web.jobs.predict import measure
 
@@ -157,5 +163,6 @@ def _measure(task: dict[str, Any], held: Held, tell: Tell) -> dict[str, Any]:
 
 
 _KINDS: dict[str, Callable[[dict[str, Any], Held, Tell], dict[str, Any]]] = {
-    "probe": _probe, "preview": _preview, "view": _view, "predict": _predict, "measure": _measure,
+    "probe": _probe, "preview": _preview, "view": _view, "predict": _predict, "adapt": _adapt,
+    "measure": _measure,
 }  # fmt: skip

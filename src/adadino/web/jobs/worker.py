@@ -149,7 +149,7 @@ def _parsed(line: bytes) -> dict[str, Any] | None:
     return event if sound and event.get("phase", PHASES[0]) in PHASES else None
 
 
-PHASES = ("opening", "preparing", "predicting", "writing")
+PHASES = ("adapting", "opening", "preparing", "predicting", "writing")
 _NUMBER = (int, float, type(None))
 _PARTS: dict[str, dict[str, Any]] = {
     "started": {"held": dict},

@@ -1,5 +1,6 @@
 // Puts the page together: which job is shown, and who hears of it.
 
+import { Adapt } from "./adapt.js";
 import * as address from "./address.js";
 import { ask } from "./api.js";
 import { $, say } from "./dom.js";
@@ -27,8 +28,10 @@ const jobs = new Jobs({ onOpen: open, onChange: update, onProblem: (error) => er
 const result = new Result(sceneMap, { onChange: remember, onZoom: bringMap, onCancel: (job) => jobs.cancel(job) });
 const compare = new Compare(sceneMap, swipe);
 const review = new ReviewPanel(sceneMap, compare, { onChange: remember, settings: () => ({ threshold: result.threshold, least: result.least }) });
+const adapt = new Adapt(review, { onCreated: (job) => open(job.id), onMap: (former) => result.showFormer(former) });
 const newJob = new NewJob((job) => open(job.id));
 let info = null;
+let models = 0;  // how many jobs have made a model
 let shown = null;  // the job of the panel
 let laid = null;  // the job whose scene is on the map: a former one while another waits
 let asked = address.read();  // what the address wants, until its job is here
@@ -98,15 +101,20 @@ function update(all) {
   }
   if (asked) tellGone(Boolean(asked.job) && asked.job !== job.id);
   jobs.select(job.id);
+  if (shown?.id !== job.id) adapt.reset();
   shown = job;
   lay(job);
   result.show(job, asked);
+  adapt.show(job);
   review.follow(job);
   if (asked?.review && job.reviewed) $("tab-review").click();
   asked = null;
   tellScene(job);
   remember();
-  if (!info?.ready) ask("/api/info").then((found) => { info = found; tellInfo(); }).catch(() => {});
+  const made = all.filter(({ makes, state }) => makes && state === "done").length;
+  const stale = !info?.ready || made !== models; // there is a model more, or less
+  models = made;
+  if (stale) ask("/api/info").then((found) => { info = found; tellInfo(); }).catch(() => {});
 }
 
 // A job's scene on the map; the former one stays until there is something to lay out.
@@ -129,7 +137,8 @@ function lay(job) {
 function layOut(job) {
   const tiles = (layer, z, x, y) => {
     if (layer === "probability" && laid.state !== "done") return undefined;
-    return `/api/jobs/${job.id}/tiles/${layer}/${z}/${x}/${y}.png`;
+    const id = layer === "probability" && result.job?.id === job.id ? result.source : job.id;
+    return `/api/jobs/${id}/tiles/${layer}/${z}/${x}/${y}.png`;
   };
   sceneMap.map.updateSize();
   sceneMap.show(job.view, tiles, info?.basemap);

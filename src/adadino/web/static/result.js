@@ -14,7 +14,7 @@ const STEPS = 60;
 export class Result {
   // `onChange` hears of every move of a slider, `onZoom` of a polygon chosen in the table.
   constructor(sceneMap, { onChange, onZoom, onCancel }) {
-    Object.assign(this, { sceneMap, onChange, job: null, found: null, least: 0, largest: 0, steps: [0] });
+    Object.assign(this, { sceneMap, onChange, job: null, former: false, found: null, least: 0, largest: 0, steps: [0] });
     this.status = new JobStatus($("status"), onCancel);
     this.downloads = new Downloads();
     this.table = new PolygonTable($("rows"), (id) => {
@@ -35,11 +35,25 @@ export class Result {
     const other = this.job?.id !== job.id;
     const finished = job.state === "done" && (other || this.job.state !== "done");
     this.job = job;
+    if (other) this.former = false;
     this.#tell(job, other);
     if (other) this.#clear();
     if (asked) this.#set(asked);
     if (finished || asked) this.#fetch();
     this.#texts();
+  }
+
+  // The job whose map is shown: of an adapted model, the old one can be seen in its place.
+  get source() {
+    return this.former ? this.job.adapts : this.job.id;
+  }
+
+  showFormer(former) {
+    this.former = former;
+    this.release();
+    this.sceneMap.reload("probability");
+    this.#texts();
+    this.#fetch();
   }
 
   get threshold() {
@@ -91,12 +105,12 @@ export class Result {
     if (this.job?.state !== "done") return;
     this.abort?.abort();
     const { signal } = (this.abort = new AbortController());
-    const { id } = this.job;
+    const id = this.source;
     const onBusy = () => { $("note").textContent = "The server is busy; asking again…"; };
     try {
       const query = `threshold=${this.threshold}&min_area=${this.least}`;
       const found = await ask(`/api/jobs/${id}/polygons?${query}`, { signal, onBusy });
-      if (signal.aborted || id !== this.job.id) return;
+      if (signal.aborted || id !== this.source) return;
       this.#take(found);
     } catch (error) {
       if (error.name !== "AbortError") $("note").textContent = error.message;
@@ -155,8 +169,9 @@ export class Result {
     $("threshold-value").textContent = threshold.toFixed(2);
     $("min-area-value").textContent = smallest;
     $("min-area").setAttribute("aria-valuetext", smallest);
-    this.downloads.show(this.job, { threshold, least, unit });
-    tellServices(this.job, { threshold, least });
+    const shown = this.job && { ...this.job, id: this.source };
+    this.downloads.show(shown, { threshold, least, unit });
+    tellServices(shown, { threshold, least });
   }
 }
 

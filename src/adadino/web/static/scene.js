@@ -10,7 +10,7 @@ export function tellScene(job) {
   const { view, result: found } = job;
   const place = view ? `${view.crs ?? "pixels"} · ${number(view.width)} × ${number(view.height)} px` : "\u00a0";
   $("scene-facts").textContent = place;
-  const facts = [["Before", job.before_name], ["After", job.after_name], ["Model", job.model]];
+  const facts = [["Before", job.before_name], ["After", job.after_name], ["Model", job.result?.adapted?.kept === "new" ? job.makes : job.model]];
   if (job.bands) facts.push(["Bands", job.bands.join(", ")]);
   if (job.scale) facts.push(["Scale", `${job.scale[0]} to ${job.scale[1]}`]);
   if (view) facts.push(["Grid", place]);

@@ -5,9 +5,12 @@ import { LONG_S } from "./estimate.js";
 import { about, duration, number, percent } from "./format.js";
 
 const PHASES = {
+  adapting: "Adapting the model",
   opening: "Opening the images", preparing: "Preparing the images",
   predicting: "Comparing", writing: "Writing the result",
 };
+
+const COUNTED = ["adapting", "predicting"]; // the phases that have units
 
 export const goesOn = (job) => job.state === "queued" || job.state === "running";
 
@@ -33,7 +36,7 @@ export class JobStatus {
     this.row.hidden = !goesOn(job);
     this.bar.hidden = job.state !== "running";
     const { done, total } = job.progress ?? {};
-    if (phaseOf(job) === "predicting" && total) Object.assign(this.bar, { max: total, value: done });
+    if (COUNTED.includes(phaseOf(job)) && total) Object.assign(this.bar, { max: total, value: done });
     else this.bar.removeAttribute("value");
     this.stop.hidden = !job.own || job.source === "demo";
     this.stop.setAttribute("aria-label", `Cancel ${job.name}`);
@@ -46,7 +49,7 @@ export function describe(job) {
     cancelled: () => "Cancelled.",
     queued: () => (job.place ? `Waiting: ${job.place} before it.` : "Waiting for the model.") + lasting(job),
     running: () => running(job),
-    done: () => `${percent(job.result.change_fraction)} changed${job.result.domain ? ` (${job.result.domain})` : ""}${job.result.ahead ? "" : ` · ${duration(job.result.seconds)}`}`,
+    done: () => `${job.result.adapted ? `${job.result.adapted.sentence} ` : ""}${percent(job.result.change_fraction)} changed${job.result.domain ? ` (${job.result.domain})` : ""}${job.result.ahead ? "" : ` · ${duration(job.result.seconds)}`}`,
   };
   return texts[job.state]();
 }
@@ -58,7 +61,8 @@ export function announcement(job) {
 }
 
 function phaseOf(job) {
-  const phase = job.progress?.phase ?? (job.progress ? "predicting" : "preparing");
+  const first = job.adapts ? "adapting" : "preparing";
+  const phase = job.progress?.phase ?? (job.progress ? "predicting" : first);
   return job.state === "running" && phase in PHASES ? phase : null;
 }
 
@@ -66,8 +70,12 @@ function phaseOf(job) {
 function running(job) {
   const phase = phaseOf(job);
   const p = job.progress;
-  const names = Object.keys(PHASES);
+  const names = Object.keys(PHASES).filter((name) => job.adapts || name !== "adapting");
   const step = `${PHASES[phase] ?? "Running"} (step ${names.indexOf(phase) + 1} of ${names.length})`;
+  if (phase === "adapting" && p?.total) {
+    const left = p.eta_s === null ? "" : ` · ${duration(p.eta_s)} left`;
+    return `${step}: ${percent(p.done / p.total)}${left}`;
+  }
   if (phase !== "predicting") return `${step}…${phase === "writing" ? "" : lasting(job)}`;
   const parts = [`${step}: ${number(p.done)} of ${number(p.total)} tiles`];
   if (p.tiles_per_s && p.mp_per_s) parts.push(`${number(p.tiles_per_s, 1)} tiles/s, ${number(p.mp_per_s, 2)} MP/s`);
