@@ -88,8 +88,8 @@ class Review:
             said = json.loads((folder / FACTS).read_text(encoding="utf-8"))
             if (written := said.pop("format", None)) != FORMAT:
                 raise InputError(
-                    f"{folder} has the format {say(written)}, and this version reads {FORMAT}; open "
-                    "it with the version of adadino that wrote it. Nothing of it was changed."
+                    f"{folder} has the format {say(written)}, and this version reads {FORMAT}; "
+                    "open it with the version of adadino that wrote it. Nothing of it was changed."
                 )
             facts = Facts(**{**said, "transform": tuple(said["transform"])})
             rows = json.loads((folder / POLYGONS).read_text(encoding="utf-8"))

@@ -54,7 +54,7 @@ def load_models(setup: dict[str, Any]) -> Held:
 
 def measure(name: str, held: Held) -> dict[str, Any]:
     """How fast a model is here: megapixels of a scene per second, seconds a job takes besides."""
-    device, network = ready(name, held)
+    device, network = _ready(name, held)
     side = OPTIONS.tile
     blank = torch.rand(1, 3, side, side, device=device)
     if isinstance(network, str):
@@ -83,7 +83,7 @@ def predict_job(
 ) -> dict[str, Any]:
     """Do a job; what was found is in its folder, whole or not at all, with `more` beside it."""
     folder, started = Path(task["folder"]), time.time()
-    device, network = ready(task["model"], held, task["weights"])
+    device, network = _ready(task["model"], held, task.get("weights"))
     options = SceneOptions(
         register=task["register"],
         any_resolution=task.get("any_resolution", False),
@@ -178,7 +178,7 @@ class Pace:
         )
 
 
-def ready(name: str, held: Held, weights: str | None = None) -> tuple[torch.device, Any]:
+def _ready(name: str, held: Held, weights: str | None = None) -> tuple[torch.device, Any]:
     """A model on its device, or the engine in its place; the path of an exported one.
 
     Args:
