@@ -16,7 +16,7 @@ from adadino.geo.grid import Grid
 from adadino.geo.polygons.measure import move
 from adadino.geo.read.small import Picture, read_pair
 from adadino.geo.write.cog import CHANGE_COLOUR
-from adadino.geo.write.overview import INK, PAPER, SOFT, font
+from adadino.geo.write.overview import INK, PAPER, SOFT, sized_font
 from adadino.scene.options import SceneOptions
 from adadino.series.dates import Scene, Shot
 
@@ -75,7 +75,7 @@ def write_gif(
         image = Image.new("RGB", (shape[1], shape[0] + CAPTION), PAPER)
         image.paste(Image.fromarray(picture), (0, CAPTION))
         draw = ImageDraw.Draw(image)
-        draw.text((6, 4), shot.label, fill=INK, font=font(16))
+        draw.text((6, 4), shot.label, fill=INK, font=sized_font(16))
         for outline, seen in zip(outlines, frame["first_seen"], strict=True):
             if seen <= shot.label:
                 for line in _lines(outline, 0, 0, scale):
@@ -133,13 +133,13 @@ def _sheet(
     step, pitch = CHIP + GAP, height + CAPTION + GAP
     sheet = Image.new("RGB", (across * step + GAP, CAPTION + GAP + down * pitch), PAPER)
     draw = ImageDraw.Draw(sheet)
-    draw.text((GAP, 8), title, fill=INK, font=font(17))
+    draw.text((GAP, 8), title, fill=INK, font=sized_font(17))
     for number, (chip, shot) in enumerate(zip(chips, shots, strict=True)):
         x = GAP + number % across * step
         y = CAPTION + GAP + number // across * pitch
         changed = shot.label >= first_seen
         colour = CHANGE_COLOUR if changed else SOFT
-        draw.text((x, y + 4), shot.label, fill=colour, font=font(15))
+        draw.text((x, y + 4), shot.label, fill=colour, font=sized_font(15))
         sheet.paste(Image.fromarray(chip), (x, y + CAPTION))
         for line in lines if changed else ():
             corners = [(x + right, y + CAPTION + below) for right, below in line]
