@@ -99,8 +99,9 @@ def test_an_unreadable_image_is_told_as_that(tmp_path):
 
 def test_grids_that_do_not_meet_are_refused_by_name(tmp_path):
     images = [image(tmp_path / f"{2019 + n}.tif", n, left=400_000 + n * 15) for n in range(3)]
-    with pytest.raises(InputError, match=r"2021.tif does not lie on the first date, .*2019.tif"):
+    with pytest.raises(InputError, match=r"2021.tif \(after\) does not lie on .*2019.tif"):
         read_series(images, None)
+    assert len(read_series(images, None, pairs="consecutive")) == 3
 
 
 def test_a_folder_without_images_is_refused(tmp_path):

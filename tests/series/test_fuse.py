@@ -132,9 +132,12 @@ def test_seasons_are_passed_over_and_clouds_bridged(which, lost):
     assert np.array_equal(found.first_change[clear], truth[clear])
     # The last date's season cannot be told from a change at the end.
     changed = np.isin(found.persistence, CHANGED) & ~odd[-1]
-    assert not changed[truth == 0].any()
+    # Neighbours alone do not tell a season from a change if clouds hide the way back.
+    sure = which != "consecutive" or ~np.any(world.clouds, axis=0)
+    assert not changed[(truth == 0) & sure].any()
     before_last = (truth > 0) & (truth < 6) & ~odd.any(axis=0)
     assert np.mean(~changed[before_last]) <= lost
     # Under clouds a change is seen later than it was, never earlier.
     dated = changed & (truth > 0) & ~odd.any(axis=0)
+    assert dated.any()
     assert (found.first_change[dated] >= truth[dated]).all()

@@ -25,7 +25,7 @@ from adadino.geo.read.raster import resampled_grid
 from adadino.geo.read.source import ImagePath, describe
 from adadino.scene.extent import Place
 from adadino.scene.pair import check_different
-from adadino.series.options import MOST_DATES
+from adadino.series.options import MOST_DATES, SeriesOptions, Which
 
 SUFFIXES = (".tif", ".tiff", ".vrt", ".jp2", ".png", ".jpg", ".jpeg")
 """Files of a folder that are taken for images."""
@@ -73,6 +73,8 @@ def read_series(
     images: Sequence[ImagePath],
     dates: Sequence[str] | None,
     bands: tuple[int, ...] | None = None,
+    *,
+    pairs: Which = "first",
 ) -> list[Shot]:
     """Find the images, order them by date, and check that they can be compared.
 
@@ -80,6 +82,7 @@ def read_series(
         images: Files, folders or STAC documents (.json, .geojson).
         dates: A date for each image, in their order; None to ask the images.
         bands: Those the user asked for.
+        pairs: Which of them are compared.
 
     Raises:
         InputError: There are too few or too many images, one does not tell its date or cannot be
@@ -105,11 +108,14 @@ def read_series(
                 f"{other.source}); leave one out, or {WAY_OUT}."
             )
         check_different(first, second, (first, second))
-    return _placed(dated, bands)
+    shots = _placed(dated, bands)
+    for before, after in SeriesOptions(pairs=pairs).compared(len(shots)):
+        _check_grids(shots[before], shots[after])
+    return shots
 
 
 def _placed(dated: list[tuple[str, Moment]], bands: tuple[int, ...] | None) -> list[Shot]:
-    """Learn the grids, and refuse images that do not lie on the first one."""
+    """Learn the grids."""
     days = [moment.day for _, moment in dated]
     shots: list[Shot] = []
     for path, moment in dated:
@@ -117,15 +123,17 @@ def _placed(dated: list[tuple[str, Moment]], bands: tuple[int, ...] | None) -> l
         twice = days.count(moment.day) > 1
         label = f"{moment.time.astimezone(UTC):%Y-%m-%dT%H%M%S}" if twice else moment.day
         shots.append(Shot(path, moment, label, grid))
-    for before, after in [(0, number) for number in range(1, len(shots))]:
-        try:
-            match(shots[before].grid, shots[after].grid)
-        except InputError as error:
-            raise InputError(
-                f"{shots[after].path} does not lie on the first date, {shots[before].path}: {error}"
-                " Here before is the first date; leave the other one out, or begin with another."
-            ) from error
     return shots
+
+
+def _check_grids(before: Shot, after: Shot) -> None:
+    try:
+        match(before.grid, after.grid)
+    except InputError as error:
+        raise InputError(
+            f"{after.path} (after) does not lie on {before.path} (before): {error} Leave one of "
+            "them out."
+        ) from error
 
 
 def _expand(name: ImagePath) -> Iterator[tuple[str, Moment | None]]:

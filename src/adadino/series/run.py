@@ -119,7 +119,7 @@ def predict_series(
         raise ConfigError("split is for one scene: leave it out, or use adadino predict.")
     folder = Path(output)
     _check_folder(folder, overwrite=overwrite)
-    shots = read_series(images, series.dates, options.bands)
+    shots = read_series(images, series.dates, options.bands, pairs=series.pairs)
     masks = masks_by_date(place.mask, shots)
     where = place_of(shots[0], place, options.gsd)
     with open_model(model, device, options, backbone=backbone) as forward:
