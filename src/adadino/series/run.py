@@ -189,7 +189,7 @@ def _write(
             sources=tuple(shot.moment.source for shot in shots),
             change_fraction=changed / max(valid, 1),
             polygons=frame,
-            outputs=tuple(folder / name for name in (*names, SUMMARY)),
+            outputs=(*(folder / name for name in names), folder / SUMMARY),
         )
         (drafts / SUMMARY).write_text(json.dumps(result.as_json(), indent=1), encoding="utf-8")
         shutil.rmtree(folder / "timelines", ignore_errors=True)

@@ -70,7 +70,7 @@ def make_series(
     bare = Land(size * world.gsd, size * world.gsd, plan.yard)
     land = Layout(layout, bare, plan, wishes).build()
     change(changes, land, KINDS, world.change_rate)
-    when = [int(changes.integers(1, dates)) for _ in (*land.buildings, *land.woods)]
+    when = [int(changes.integers(1, dates)) for _ in _things(land)]
 
     shape, gsd = (size, size), world.gsd
     lean = texture.uniform(-0.1, 0.1), texture.uniform(-0.1, 0.1)
@@ -137,11 +137,16 @@ def _stands(thing: Building | Wood, when: int, number: int) -> bool:
     return thing.when == BOTH or (thing.when == AFTER) == (number >= when)
 
 
+def _things(land: Land) -> list[Building | Wood]:
+    """What may change, in the order of its dates."""
+    return [*land.buildings, *land.woods]
+
+
 def _land_at(land: Land, when: list[int], number: int) -> Land:
     """The map of one date, as the earlier date of a pair."""
     things = [
         replace(thing, when=BOTH if _stands(thing, at, number) else 0)
-        for thing, at in zip((*land.buildings, *land.woods), when, strict=True)
+        for thing, at in zip(_things(land), when, strict=True)
     ]
     return _with(land, things)
 
@@ -150,7 +155,7 @@ def _step_to(land: Land, when: list[int], number: int) -> Land:
     """The map of what changes between a date and the one before it."""
     things = [
         replace(thing, when=AFTER if thing.when != BOTH and at == number else BOTH)
-        for thing, at in zip((*land.buildings, *land.woods), when, strict=True)
+        for thing, at in zip(_things(land), when, strict=True)
         # What does not stand hides nothing. Woods stay, for their trees count them.
         if isinstance(thing, Wood) or at == number or _stands(thing, at, number)
     ]
