@@ -210,7 +210,7 @@ def test_the_command_names_the_way_out(dates, tmp_path):
 
 @pytest.mark.slow
 def test_eight_dates_are_found_where_and_when_they_changed(tmp_path):
-    """The bundled model on a world of seasons and clouds: place, and date where it could be seen."""
+    """The bundled model on a world of seasons and clouds: place, and date where it was seen."""
     images, clouds, truth_path = write_series(tmp_path / "dates", 5, 384, 8)
     result = adadino.predict_series(
         images, output=tmp_path / "out", device="cpu", place=Place(mask=tuple(map(str, clouds)))
