@@ -20,6 +20,7 @@ __all__ = [
     "optimize",
     "predict",
     "predict_scene",
+    "predict_series",
     "push_to_hub",
     "save_pretrained",
 ]
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
     from adadino.model.inputs import ImageLike
     from adadino.pretrained import from_pretrained, push_to_hub, save_pretrained
     from adadino.scene import predict_scene
+    from adadino.series import predict_series
 
 _HOMES = {
     "AdaDINO": "adadino.model.adadino",
@@ -48,6 +50,7 @@ _HOMES = {
     "load": "adadino.checkpoint",
     "optimize": "adadino.engine",
     "predict_scene": "adadino.scene",
+    "predict_series": "adadino.series",
     "push_to_hub": "adadino.pretrained",
     "save_pretrained": "adadino.pretrained",
 }

@@ -34,6 +34,10 @@ class InputError(AdaDINOError):
     """Images that cannot be compared: wrong shape, size, channels or values."""
 
 
+class NothingError(InputError):
+    """Two images without one pixel that is valid on both."""
+
+
 class DataError(AdaDINOError):
     """A dataset folder or archive that is incomplete, inconsistent or unreadable."""
 

@@ -41,29 +41,45 @@ def pairs_of_stac(path: Path) -> list[Dates]:
     Raises:
         InputError: It holds no items, or an item lacks what a pair needs.
     """
-    items = list(_items(_json(path), path.resolve(), {path.resolve()}))
-    if not items:
-        raise InputError(
-            f"{path} is no STAC item, and holds and links to none; give one that does, or list the "
-            "pairs in a CSV."
-        )
     found: list[tuple[float, Dates]] = []
     by_place: dict[str, list[Shot]] = {}
-    for item, base in items:
+    for item, base in _all_items(path):
         assets = _assets(item, path)
         if {"before", "after"} <= assets.keys():
             hrefs = (image_name(assets[key]["href"], base, path) for key in ("before", "after"))
             name = folder_name(str(item.get("id", path.stem)))
             found.append((_cloud(item, path), Dates(name, *hrefs)))
         else:
-            href = image_name(_picture(item, path), base, path)
-            shot = Shot(_when(item, path), str(item.get("id")), href, _cloud(item, path))
-            by_place.setdefault(_place(item, path), []).append(shot)
+            by_place.setdefault(_place(item, path), []).append(_shot(item, base, path))
     for shots in by_place.values():
         before, after = _best(sorted(shots), path)
         dates = Dates(folder_name(before.name), before.href, after.href)
         found.append((before.cloud + after.cloud, dates))
     return [dates for _, dates in sorted(found, key=lambda pair: -pair[0])]
+
+
+def shots_of_stac(path: Path) -> list[Shot]:
+    """The images of a STAC document, each with its date.
+
+    Raises:
+        InputError: It holds no items, or one has no date or no picture.
+    """
+    return [_shot(item, base, path) for item, base in _all_items(path)]
+
+
+def _all_items(path: Path) -> list[tuple[dict[str, Any], Path]]:
+    items = list(_items(_json(path), path.resolve(), {path.resolve()}))
+    if not items:
+        raise InputError(
+            f"{path} is no STAC item, and holds and links to none; give one that does, or list the "
+            "pairs in a CSV."
+        )
+    return items
+
+
+def _shot(item: Mapping[str, Any], base: Path, path: Path) -> Shot:
+    href = image_name(_picture(item, path), base, path)
+    return Shot(_when(item, path), str(item.get("id")), href, _cloud(item, path))
 
 
 def _best(shots: Sequence[Shot], path: Path) -> tuple[Shot, Shot]:

@@ -44,6 +44,7 @@ def _root(
 VERBS = (
     "demo",
     "predict",
+    "predict-series",
     "predict-area",
     "judge",
     "assess",

@@ -54,5 +54,5 @@ takes_scene_options = takes_dataclasses(
     scale=Typed(read_scale, "MIN,MAX"),
     batch=Typed(_batch, "N|auto", "auto"),
     bbox=Typed(_box, "LEFT,BOTTOM,RIGHT,TOP"),
-    dates=Typed(_dates, "BEFORE,AFTER"),
+    dates=Typed(_dates, "DATE,DATE"),
 )

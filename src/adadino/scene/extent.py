@@ -16,8 +16,8 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Extent:
-    """What of two images is compared; an annotated field is an option of `adadino predict`."""
+class Place:
+    """What of the images is compared; an annotated field is an option of the command line."""
 
     aoi: Annotated[str | None, "Polygons to stay within: any format, any CRS."] = None
     bbox: Annotated[
@@ -27,13 +27,31 @@ class Extent:
         tuple[str, ...],
         "Clouds of either date: FILE, FILE=scl, =qa60, =qa_pixel or =3,8,9. May be repeated.",
     ] = ()
+
+    def __post_init__(self) -> None:
+        if self.aoi is not None and self.bbox is not None:
+            raise ConfigError("both --aoi and --bbox are given; leave one of them out.")
+
+    @property
+    def interest(self) -> Callable[[Grid], Interest] | None:
+        """Finds the area of interest on a scene's grid; None if all of it is wanted."""
+        from adadino.geo.read.interest import box_interest, read_interest
+
+        if self.aoi is not None:
+            return partial(read_interest, self.aoi)
+        return None if self.bbox is None else partial(box_interest, self.bbox)
+
+
+@dataclass(frozen=True)
+class Extent(Place):
+    """What of two images is compared, and when they were taken."""
+
     dates: Annotated[
         tuple[str, ...] | None, "When the images were taken, if the files do not tell."
     ] = None
 
     def __post_init__(self) -> None:
-        if self.aoi is not None and self.bbox is not None:
-            raise ConfigError("both --aoi and --bbox are given; leave one of them out.")
+        super().__post_init__()
         self.given_dates()
 
     def given_dates(self) -> tuple[Moment, Moment] | None:
@@ -47,12 +65,3 @@ class Extent:
         from adadino.geo.read.dates import read_dates
 
         return read_dates(self.dates)
-
-    @property
-    def interest(self) -> Callable[[Grid], Interest] | None:
-        """Finds the area of interest on a scene's grid; None if all of it is wanted."""
-        from adadino.geo.read.interest import box_interest, read_interest
-
-        if self.aoi is not None:
-            return partial(read_interest, self.aoi)
-        return None if self.bbox is None else partial(box_interest, self.bbox)

@@ -8,10 +8,12 @@ Read it in this order:
 - `view`: how a date is seen: season, sun, haze, sensor.
 - `palette`, `paint`, `render`: colours and noise, the painter, and the images and the mask.
 - `write`: pairs, GeoTIFFs and datasets on disk.
+- `series`: one place at many dates.
 """
 
 from adadino.data.synthetic.land import CHANGES
 from adadino.data.synthetic.plan import PLANS
+from adadino.data.synthetic.series import ImageSeries, make_series, write_series
 from adadino.data.synthetic.view import SEASONS
 from adadino.data.synthetic.world import (
     DEMO_SEED,
@@ -37,11 +39,14 @@ __all__ = [
     "PLANS",
     "SEASONS",
     "ImagePair",
+    "ImageSeries",
     "World",
     "make_pair",
+    "make_series",
     "split_seeds",
     "synthesize",
     "write_dataset",
     "write_geotiff_pair",
     "write_pair",
+    "write_series",
 ]

@@ -50,15 +50,21 @@ class View(NamedTuple):
 
 
 def draw_views(
-    rng: np.random.Generator, strength: float, cars: int, season: str | None = None
-) -> tuple[View, View]:
+    rng: np.random.Generator,
+    strength: float,
+    cars: int,
+    season: str | None = None,
+    *,
+    count: int = 2,
+) -> tuple[View, ...]:
     """Draw the conditions of both dates around common ones.
 
     Args:
         rng: The stream to draw from.
-        strength: 0 gives both dates the same conditions and a perfect sensor, 1 realistic ones.
+        strength: 0 gives all dates the same conditions and a perfect sensor, 1 realistic ones.
         cars: How many places for cars the scene has.
         season: One of SEASONS; if left out, any time of a year with rain.
+        count: The number of dates.
     """
     time, azimuth = rng.random(), np.pi + rng.uniform(-0.9, 0.9)
     elevation = np.radians(rng.uniform(34, 60))
@@ -84,7 +90,7 @@ def draw_views(
             drought=np.clip(drought + strength * rng.uniform(-0.2, 0.2), 0, 1) if drought else 0.0,
         )
 
-    return one(), one()
+    return tuple(one() for _ in range(count))
 
 
 def expose(light: NDArray[np.uint8], view: View, rng: np.random.Generator) -> NDArray[np.uint8]:

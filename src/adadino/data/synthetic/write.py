@@ -50,7 +50,7 @@ def write_pair(
     arrays = pair.before, pair.after, pair.mask.astype(np.uint8) * 255
     for path, array in zip((before, after, label), arrays, strict=True):
         if geotiff:
-            _write_geotiff(path, array, (world or World()).gsd, CRS, ORIGIN)
+            write_geotiff(path, array, (world or World()).gsd, CRS, ORIGIN)
         else:
             with atomic(path) as part:
                 Image.fromarray(array).save(part)
@@ -152,7 +152,7 @@ def write_geotiff_pair(
     )
     arrays = pair.before, pair.after, pair.mask.astype(np.uint8)
     for path, array in zip((before, after, truth), arrays, strict=True):
-        _write_geotiff(path, array, world.gsd, crs, origin)
+        write_geotiff(path, array, world.gsd, crs, origin)
     return before, after, truth
 
 
@@ -170,9 +170,10 @@ def require_rasterio() -> None:
         ) from error
 
 
-def _write_geotiff(
+def write_geotiff(
     path: Path, array: NDArray[np.uint8], gsd: float, crs: str, origin: tuple[float, float]
 ) -> None:
+    """Write (H, W) or (H, W, 3) as a GeoTIFF, north up."""
     import rasterio
     from rasterio.errors import CRSError
     from rasterio.transform import from_origin

@@ -23,7 +23,9 @@ TAGS = (
     (None, "TIFFTAG_DATETIME"),
 )
 """Where files keep the time, the surest first: domains and names of GDAL's metadata."""
-GIVEN, MODIFIED = "given", "file modification time"
+GIVEN, MODIFIED, NAMED = "given", "file modification time", "name"
+_DAY = re.compile(r"(?<!\d)((?:19|20)\d\d)([-_.]?)(0[1-9]|1[0-2])\2(0[1-9]|[12]\d|3[01])(?!\d)")
+_YEAR = re.compile(r"(?<!\d)((?:19|20)\d\d)(?!\d)")
 
 
 class Moment(NamedTuple):
@@ -31,7 +33,7 @@ class Moment(NamedTuple):
 
     time: datetime
     source: str
-    """`GIVEN`, the name of a tag, or `MODIFIED`, which says when a file was copied."""
+    """`GIVEN`, the name of a tag, `NAMED`, or `MODIFIED`, which says when a file was copied."""
 
     @property
     def day(self) -> str:
@@ -46,18 +48,35 @@ def read_dates(texts: Sequence[str]) -> tuple[Moment, Moment]:
         ConfigError: One is no date, or the second is before the first.
     """
     try:
-        first, second = (datetime.fromisoformat(text.strip()) for text in texts)
+        first, second = map(given_time, texts)
     except ValueError as error:
         raise ConfigError(
             f"--dates {','.join(texts)}: give two dates, as in --dates 2009-06-01,2018-07-15."
         ) from error
-    first, second = (time if time.tzinfo else time.replace(tzinfo=UTC) for time in (first, second))
     if second <= first:
         raise ConfigError(
             f"--dates {','.join(texts)}: the second is not after the first; give the date of "
             "before, then that of after, or exchange the images."
         )
     return Moment(first, GIVEN), Moment(second, GIVEN)
+
+
+def given_time(text: str) -> datetime:
+    """A date as people write it; a time without a zone is read as UTC."""
+    time = datetime.fromisoformat(text.strip())
+    return time if time.tzinfo else time.replace(tzinfo=UTC)
+
+
+def named(name: str) -> Moment | None:
+    """The date in a file's name: 2019-06-01, 20190601 or 2019, of which 1 January is taken."""
+    days = {(year, month, day) for year, _, month, day in _DAY.findall(name)}
+    if not days:
+        days = {(year, "01", "01") for year in _YEAR.findall(name)}
+    if len(days) != 1:  # none, or two of which nobody knows which is meant
+        return None
+    with suppress(ValueError):  # 31 February
+        return Moment(datetime.fromisoformat("-".join(days.pop())).replace(tzinfo=UTC), NAMED)
+    return None
 
 
 def taken(path: ImagePath, open_file: OpenFile = open_dataset) -> Moment | None:
@@ -92,6 +111,5 @@ def modified(path: ImagePath) -> Moment | None:
 def _parsed(text: str) -> datetime | None:
     text = re.sub(r"^(\d{4}):(\d\d):(\d\d)", r"\1-\2-\3", text.strip())  # TIFF's own way
     with suppress(ValueError):
-        time = datetime.fromisoformat(text)
-        return time if time.tzinfo else time.replace(tzinfo=UTC)
+        return given_time(text)
     return None

@@ -25,6 +25,7 @@ from adadino.errors import (
     ConfigError,
     GridWarning,
     InputError,
+    NothingError,
     SameFileWarning,
 )
 from adadino.geo.grid import Grid, Match, match
@@ -222,10 +223,10 @@ def _wanted(reader: PairReader, windows: Iterator[Window]) -> Iterator[PairWindo
         yield PairWindow(before, after, reader.wanted(window, valid))
 
 
-def _nothing(reader: PairReader) -> InputError:
+def _nothing(reader: PairReader) -> NothingError:
     where = "" if reader.interest is None else " in the area of interest"
     clouds = "".join(f"; the mask {mask.text} leaves out {mask.share:.1%}" for mask in reader.masks)
-    return InputError(
+    return NothingError(
         f"nothing to compare: none of the {reader.grid.width} x {reader.grid.height} common "
         f"pixels{where} is valid on both dates{clouds}; check nodata, masks and alpha of both "
         "images (gdalinfo)."

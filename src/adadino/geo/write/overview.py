@@ -123,7 +123,7 @@ def draw_overview(
     left = spots[0][0]
     _write_line(draw, title, left, width - MARGIN, y=MARGIN + 18 - 10 * (remark is not None))
     for (x, y), (name, panel) in zip(spots, panels.items(), strict=True):
-        draw.text((x, y - 8), name, fill=SOFT, font=_font(19), anchor="ls")
+        draw.text((x, y - 8), name, fill=SOFT, font=sized_font(19), anchor="ls")
         canvas.paste(panel, (x, y))
         draw.rectangle((x - 1, y - 1, x + panel.width, y + panel.height), outline=SOFT)
     if remark is not None:
@@ -208,7 +208,7 @@ def _write_line(
     fill: tuple[int, int, int] = INK,
 ) -> None:
     """Write a line that ends in an ellipsis where it would not fit."""
-    font = _font(size)
+    font = sized_font(size)
     text = text[:250]  # more than fits, whatever the letters
     if draw.textlength(text, font) > right - left:
         while text and draw.textlength(text + "…", font) > right - left:
@@ -229,8 +229,8 @@ def _draw_legend(canvas: Image.Image, change: Picture, share: float | None, x: i
     for swatch, text in entries:
         canvas.paste(swatch, (x, y - 9))
         draw.rectangle((x, y - 9, x + 26, y + 9), outline=SOFT)
-        draw.text((x + 36, y), text, fill=INK, font=_font(19), anchor="lm")
-        x += 36 + int(draw.textlength(text, _font(19))) + 32
+        draw.text((x + 36, y), text, fill=INK, font=sized_font(19), anchor="lm")
+        x += 36 + int(draw.textlength(text, sized_font(19))) + 32
 
 
 def _percent(share: float) -> str:
@@ -251,7 +251,7 @@ def _draw_scale(
     for x in (left, right):
         draw.line((x, y + 1, x, y + 9), fill=INK, width=3)
     text = length_text(length, unit)
-    draw.text(((left + right) / 2, y - 1), text, fill=INK, font=_font(19), anchor="ms")
+    draw.text(((left + right) / 2, y - 1), text, fill=INK, font=sized_font(19), anchor="ms")
 
 
 def round_length(longest: float) -> float:
@@ -267,5 +267,6 @@ def length_text(length: float, unit: Unit) -> str:
     return f"{length:g} {unit}"
 
 
-def _font(size: int) -> ImageFont.FreeTypeFont | ImageFont.ImageFont:
+def sized_font(size: int) -> ImageFont.FreeTypeFont | ImageFont.ImageFont:
+    """The lettering of pictures."""
     return ImageFont.load_default(size)

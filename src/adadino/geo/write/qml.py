@@ -6,6 +6,7 @@ both styles: a raster layer reads `pipe`, a vector layer reads `renderer-v2`.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Literal
 from xml.etree import ElementTree
@@ -37,9 +38,23 @@ def qml_text(*kinds: Kind) -> str:
     builders = {"mask": _mask, "probability": _probability, "polygons": _polygons}
     for kind in kinds:
         builders[kind](root)
+    return _document(root)
+
+
+def _document(root: Element) -> str:
     ElementTree.indent(root)
     doctype = "<!DOCTYPE qgis PUBLIC 'http://mrcc.com/qgis.dtd' 'SYSTEM'>\n"
     return doctype + ElementTree.tostring(root, encoding="unicode") + "\n"
+
+
+def classes_qml(classes: Sequence[tuple[int, tuple[int, int, int], str]]) -> str:
+    """The style of a raster of classes: value, colour and what the legend says of each."""
+    root = Element("qgis", version="3.22", styleCategories="AllStyleCategories")
+    palette = SubElement(_raster(root, "paletted"), "colorPalette")
+    for value, colour, label in classes:
+        text = "#{:02x}{:02x}{:02x}".format(*colour)
+        SubElement(palette, "paletteEntry", value=str(value), color=text, alpha="255", label=label)
+    return _document(root)
 
 
 def _mask(root: Element) -> None:
