@@ -2,6 +2,7 @@
 
     OUT/area.json                       what every unit depends on: model, settings, version
     OUT/pairs/NAME/survey.json          what is settled once for a pair: stretch, shift, chunks
+    OUT/pairs/NAME/surveys/BLOCK.json   the same for each of its blocks, if it is cut into such
     OUT/pairs/NAME/mask/UNIT.tif        and probability/UNIT.tif, polygons/UNIT.npz
     OUT/pairs/NAME/done/UNIT.json       written last: these files are whole, with their checksums
     OUT/pairs/NAME/tries/UNIT/          one empty file for each worker that began the unit
@@ -66,7 +67,8 @@ class Ledger:
                 )
             store.create("area.json", (json.dumps(wanted, indent=1) + "\n").encode())
             begun = _object(store.read("area.json")) or {}
-        for name, value in wanted.items():
+        # What only one of the two knows is None for the other.
+        for name, value in (dict.fromkeys(begun) | wanted).items():
             if begun.get(name) != value:
                 raise WriteError(
                     f"{where} was begun with another {name} ({begun.get(name)}, now {value}); "
@@ -83,14 +85,15 @@ class Ledger:
         """The name of a unit's output: `mask`, `probability` or `polygons`."""
         return f"pairs/{unit.dates.name}/{kind}/{unit.name}{ENDINGS[kind]}"
 
-    def survey(self, dates: Dates) -> Record | None:
-        """The survey of a pair, if there is one."""
-        return _object(self.store.read(_survey(dates)))
+    def survey(self, dates: Dates, block: str | None = None) -> Record | None:
+        """The survey of a pair, or of one of its blocks, if there is one."""
+        return _object(self.store.read(_survey(dates, block)))
 
-    def publish_survey(self, dates: Dates, survey: Record) -> Record:
+    def publish_survey(self, dates: Dates, survey: Record, block: str | None = None) -> Record:
         """Publish a survey for all workers; returns the one that was published first."""
-        self.store.create(_survey(dates), (json.dumps(survey, indent=1) + "\n").encode())
-        settled = self.survey(dates)
+        content = (json.dumps(survey, indent=1) + "\n").encode()
+        self.store.create(_survey(dates, block), content)
+        settled = self.survey(dates, block)
         assert settled is not None
         return settled
 
@@ -181,8 +184,9 @@ class Ledger:
             self.store.sweep()
 
 
-def _survey(dates: Dates) -> str:
-    return f"pairs/{dates.name}/survey.json"
+def _survey(dates: Dates, block: str | None = None) -> str:
+    name = "survey" if block is None else f"surveys/{block}"
+    return f"pairs/{dates.name}/{name}.json"
 
 
 def _done(unit: Unit) -> str:

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from adadino.area import UNIT, merge
+from adadino.area.blocks import check_side
 from adadino.area.catalog import write_catalog
 from adadino.area.ledger import Ledger, Record
 from adadino.area.polygons import (
@@ -85,6 +86,7 @@ def predict_area(
     probability: bool = False,
     web_map: bool = False,
     unit: int = UNIT,
+    survey_block: int = 0,
     workers: int | None = None,
     ray_address: str | None = None,
     threads: int | None = None,
@@ -108,6 +110,8 @@ def predict_area(
         probability: Keep the probabilities, too; they take most of the space.
         web_map: Write the masks as PMTiles, too.
         unit: Side of a unit in pixels, a multiple of 512.
+        survey_block: Side in pixels of blocks that have a stretch, a shift and chunks of their own,
+            blended where blocks meet; 0 settles them once for a pair, as a scene does.
         workers: None takes one for each GPU, or by processors; 0 works here, without Ray.
         ray_address: A cluster to join; without it one is started on this machine.
         threads: Threads of a worker on the CPU; None takes torch's number, as a scene does.
@@ -125,10 +129,13 @@ def predict_area(
         raise ConfigError("split is for one scene: leave it out, or use adadino predict.")
     options, store = options or SceneOptions(), open_store(out)
     check_limits(options.min_area, options.simplify)
+    check_side(survey_block)
     teach_gdal(out, *(name for pair in pairs for name in (pair.before, pair.after)))
     region = _survey(pairs, options, unit)
     where = str(Path(model).resolve()) if Path(model).exists() else model
-    asked = Job(store.where, where, backbone, "", options, probability, device, threads or 0)
+    asked = Job(
+        store.where, where, backbone, "", options, probability, device, threads or 0, survey_block
+    )
     with ExitStack() as stack:
         pool = None if workers == 0 else stack.enter_context(closing(RayPool(ray_address)))
         job, start = _open(asked, pool, workers, stack)
@@ -206,6 +213,7 @@ def _facts(job: Job, side: int) -> dict[str, object]:
         "probability": job.probability,
         "threshold": job.options.threshold,
         **option_facts(job.options),
+        **({"survey_block": job.survey_block} if job.survey_block else {}),
         "version": ANSWERS,
     }
 
@@ -285,6 +293,7 @@ def _tie(
         for scene in scenes
         for text in (ledger.survey(scene.dates) or {}).get("warnings", [])
     ]
+    notes += merge.block_notes(ledger, scenes, job)
     notes += merge.left_out(scenes, ledger)
     if frame is None:
         notes.append(f"{joined.count} polygons are too many for {LAYER}; they are in {FOLDER}")
