@@ -4,6 +4,7 @@
     OUT/pairs/NAME/survey.json          what is settled once for a pair: stretch, shift, chunks
     OUT/pairs/NAME/surveys/BLOCK.json   the same for each of its blocks, if it is cut into such
     OUT/pairs/NAME/mask/UNIT.tif        and probability/UNIT.tif, polygons/UNIT.npz
+    OUT/pairs/NAME/raw/UNIT.tif         with a least area, the mask before it, and kept/UNIT.npz
     OUT/pairs/NAME/done/UNIT.json       written last: these files are whole, with their checksums
     OUT/pairs/NAME/tries/UNIT/          one empty file for each worker that began the unit
 
@@ -34,7 +35,7 @@ Record = dict[str, Any]
 Done = Mapping[Dates, Mapping[Unit, Record]]
 """The finished units of each pair, from top to bottom."""
 
-ENDINGS = {"mask": ".tif", "probability": ".tif", "polygons": ".npz"}
+ENDINGS = {"mask": ".tif", "probability": ".tif", "polygons": ".npz", "raw": ".tif", "kept": ".npz"}
 """How the names of a unit's files end, by what they hold."""
 READERS = 16
 """Threads that read records: most of the time they wait for a server."""
@@ -106,9 +107,12 @@ class Ledger:
                 self.store.remove(part)
 
     def records(
-        self, dates: Dates, units: Sequence[Unit], *, verify: bool
+        self, dates: Dates, units: Sequence[Unit], *, verify: bool, min_area: float = 0.0
     ) -> Iterator[tuple[Unit, Record | None]]:
-        """What is known of many units of a pair; None for those that are not finished."""
+        """What is known of many units of a pair; None for those that are not finished.
+
+        A unit that was predicted for a smaller least area is not: it has not kept enough.
+        """
         folder = f"pairs/{dates.name}"
         done = self.store.sizes(f"{folder}/done")
         sizes = {
@@ -121,6 +125,8 @@ class Ledger:
             if f"{unit.name}.json" not in done:
                 return None
             found = self._whole(_object(self.store.read(_done(unit))), sizes, verify=verify)
+            if found is not None and found.get("min_area", 0) < min_area:
+                found = None
             if found is None:
                 self.store.remove(_done(unit))  # so that workers do not take it for finished
             return found
@@ -151,16 +157,20 @@ class Ledger:
                     return None
         return record
 
-    def finish(self, unit: Unit, kinds: Iterable[str], **results: int) -> Record:
+    def finish(self, unit: Unit, kinds: Iterable[str], **results: float) -> Record:
         """Publish the files of a unit, then its record."""
+        record = {"files": self.publish(unit, kinds), **results}
+        self.write(_done(unit), json.dumps(record, indent=1) + "\n")
+        return record
+
+    def publish(self, unit: Unit, kinds: Iterable[str]) -> Record:
+        """Publish written files of a unit; returns their bytes and checksums by name."""
         files = {}
         for name in (self.file(unit, kind) for kind in kinds):
             path = self.store.path(name)
             files[name] = {"bytes": path.stat().st_size, "sha256": checksum(path)}
             self.store.publish(name)
-        record = {"files": files, **results}
-        self.write(_done(unit), json.dumps(record, indent=1) + "\n")
-        return record
+        return files
 
     def write(self, name: str, text: str | bytes) -> None:
         """Write a file of a region."""

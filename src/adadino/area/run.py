@@ -28,6 +28,7 @@ from adadino.area.polygons import (
     write_geopackage,
 )
 from adadino.area.pool import Outcomes, RayPool, run_here
+from adadino.area.sieve import sieve_pair
 from adadino.area.store import open_store, teach_gdal
 from adadino.area.units import Dates, PlacedDates, Unit, cut, open_scenes
 from adadino.area.watch import Watch, Watcher
@@ -142,7 +143,7 @@ def predict_area(
         with store.lock():
             ledger = Ledger(store)
             ledger.begin(_facts(job, unit), overwrite=overwrite)
-            missing = _find_missing(ledger, region, verify=verify)
+            missing = _find_missing(ledger, region, verify=verify, min_area=options.min_area)
             seen = Watch(watch, units=len(region.units), done=len(region.done))
             predicted = _collect(start(job, missing), region, progress, seen) if missing else 0
             ledger.sweep(region.dates)
@@ -229,7 +230,7 @@ def _device(name: str, forward: Runner, pool: RayPool | None) -> str:
     return name
 
 
-def _find_missing(ledger: Ledger, region: _Region, *, verify: bool) -> list[Unit]:
+def _find_missing(ledger: Ledger, region: _Region, *, verify: bool, min_area: float) -> list[Unit]:
     """Take over what an earlier call has left of the same dates; list the missing units."""
     ledger.sweep(region.dates)
     by_pair: dict[Dates, list[Unit]] = {dates: [] for dates in region.dates}
@@ -237,7 +238,7 @@ def _find_missing(ledger: Ledger, region: _Region, *, verify: bool) -> list[Unit
         by_pair[unit.dates].append(unit)
     for dates, units in by_pair.items():
         ledger.forget_changed(dates)
-        for unit, record in ledger.records(dates, units, verify=verify):
+        for unit, record in ledger.records(dates, units, verify=verify, min_area=min_area):
             if record is not None:
                 region.done[unit] = record
     return [unit for unit in region.units if unit not in region.done]
@@ -274,6 +275,10 @@ def _tie(
     for piece in region.units:
         if piece in region.done:
             tied[piece.dates][piece] = region.done[piece]
+    for scene in scenes:
+        tied[scene.dates] = sieve_pair(
+            ledger, scene, tied[scene.dates], region.side, job.options.min_area, spread
+        )
     failed = dict(sorted(region.failed.items()))
     joined = join_region(ledger, scenes, tied, region.side, job.options, spread)
     rasters = merge.write_rasters(

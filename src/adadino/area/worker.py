@@ -22,6 +22,7 @@ from rasterio.windows import Window
 import adadino
 from adadino.area.blocks import Blend, Block, parts_of
 from adadino.area.ledger import Ledger, Record, dates_facts
+from adadino.area.sieve import save_kept
 from adadino.area.store import open_store, teach_gdal
 from adadino.area.units import Dates, Unit
 from adadino.errors import (
@@ -133,24 +134,30 @@ class Worker:
     def _predict(self, unit: Unit) -> Record:
         options = self.job.options
         probability, pair, survey = self._probability(unit)
-        kinds = ["mask", *(["probability"] if self.job.probability else []), "polygons"]
+        sieved = options.min_area > 0
+        kinds = ["raw" if sieved else "mask", *(["probability"] if self.job.probability else [])]
         paths = {kind: self.ledger.store.path(self.ledger.file(unit, kind)) for kind in kinds}
         changed, valid = write_rasters(
             ((row, probability[row : row + BLOCK]) for row in range(0, unit.height, BLOCK)),
-            Targets(mask=paths["mask"], probability=paths.get("probability")),
+            Targets(mask=paths[kinds[0]], probability=paths.get("probability")),
             pair.reader.grid.part(Window(unit.col, unit.row, unit.width, unit.height)),
             threshold=options.threshold,
             tags=self._tags(pair),
         )
         flags = change_flags(probability, options.threshold)
-        traced = save_part(trace_part(flags, probability, unit.row, unit.col))
-        write_atomic(paths["polygons"], traced)
+        if sieved:
+            content = save_kept(flags, probability, pair.reader.grid, options.min_area)
+        else:
+            content = save_part(trace_part(flags, probability, unit.row, unit.col))
+        kinds.append("kept" if sieved else "polygons")
+        write_atomic(self.ledger.store.path(self.ledger.file(unit, kinds[-1])), content)
         for now, then in zip(dates_facts(unit.dates), survey["files"], strict=True):
             if now != then:
                 raise InputError(
                     f"{now[0]} was replaced while it was read; run the same command again."
                 )
-        return self.ledger.finish(unit, kinds, changed=changed, valid=valid)
+        least = {"min_area": options.min_area} if sieved else {}
+        return self.ledger.finish(unit, kinds, changed=changed, valid=valid, **least)
 
     def _probability(self, unit: Unit) -> tuple[NDArray[np.float32], OpenDates, Record]:
         """The probabilities of a unit; also the pair that was open last, and its survey."""
