@@ -28,8 +28,9 @@ from adadino.scene import SceneOptions
 def main() -> None:
     parser = argparse.ArgumentParser(description="Seams between the blocks of a region.")
     parser.add_argument("--height", type=int, default=512)
-    parser.add_argument("--width", type=int, default=2048)
-    parser.add_argument("--block", type=int, default=1024)
+    parser.add_argument("--width", type=int, default=1536)
+    parser.add_argument("--block", type=int, default=256, help="small, so that borders are many")
+    parser.add_argument("--overlap", type=int, default=128)
     given = parser.parse_args()
     warnings.simplefilter("ignore")
     with tempfile.TemporaryDirectory() as name:
@@ -38,6 +39,7 @@ def main() -> None:
         for file in files:
             _light(file)
         dates = Dates("scene", *map(str, files))
+        blocks.OVERLAP = given.overlap
         one = predict(dates, folder / "one", 0)
         blended = predict(dates, folder / "blended", given.block)
         blocks.OVERLAP = 0

@@ -54,7 +54,7 @@ class Ledger:
             WriteError: The folder holds another job, or one of another version.
         """
         store, wanted, where = self.store, json.loads(json.dumps(facts)), self.where
-        begun = _object(store.read("area.json"))
+        begun = read_object(store.read("area.json"))
         if overwrite and begun is not None:
             # The facts last: until then, wherever this is stopped, the folder is known as ours.
             store.remove("pairs")
@@ -67,7 +67,7 @@ class Ledger:
                     f"another --out, or remove {where}/pairs yourself."
                 )
             store.create("area.json", (json.dumps(wanted, indent=1) + "\n").encode())
-            begun = _object(store.read("area.json")) or {}
+            begun = read_object(store.read("area.json")) or {}
         # What only one of the two knows is None for the other.
         for name, value in (dict.fromkeys(begun) | wanted).items():
             if begun.get(name) != value:
@@ -88,7 +88,7 @@ class Ledger:
 
     def survey(self, dates: Dates, block: str | None = None) -> Record | None:
         """The survey of a pair, or of one of its blocks, if there is one."""
-        return _object(self.store.read(_survey(dates, block)))
+        return read_object(self.store.read(_survey(dates, block)))
 
     def publish_survey(self, dates: Dates, survey: Record, block: str | None = None) -> Record:
         """Publish a survey for all workers; returns the one that was published first."""
@@ -124,8 +124,11 @@ class Ledger:
         def record(unit: Unit) -> Record | None:
             if f"{unit.name}.json" not in done:
                 return None
-            found = self._whole(_object(self.store.read(_done(unit))), sizes, verify=verify)
-            if found is not None and found.get("min_area", 0) < min_area:
+            said = read_object(self.store.read(_done(unit)))
+            found = self._whole(said, sizes, verify=verify)
+            if found is not None and not (
+                self._is_complete(unit, found) and found.get("min_area", 0) >= min_area
+            ):
                 found = None
             if found is None:
                 self.store.remove(_done(unit))  # so that workers do not take it for finished
@@ -139,8 +142,14 @@ class Ledger:
 
     def record(self, unit: Unit) -> Record | None:
         """A finished unit's record, if there is one; its files are not looked at."""
-        record = _object(self.store.read(_done(unit)))
-        return record if record is not None and _is_record(record) else None
+        record = read_object(self.store.read(_done(unit)))
+        known = record is not None and _is_record(record) and self._is_complete(unit, record)
+        return record if known else None
+
+    def _is_complete(self, unit: Unit, record: Record) -> bool:
+        """Whether a record has the files that are needed of its unit."""
+        kinds = ("raw", "kept") if "min_area" in record else ("mask", "polygons")
+        return {self.file(unit, kind) for kind in kinds} <= record["files"].keys()
 
     def _whole(
         self, record: Record | None, sizes: Mapping[str, int], *, verify: bool
@@ -229,10 +238,11 @@ def _is_record(said: Record) -> bool:
         isinstance(files, dict)
         and all(isinstance(f, dict) and {"bytes", "sha256"} <= f.keys() for f in files.values())
         and all(isinstance(number, int) for number in counted)
+        and isinstance(said.get("min_area", 0), int | float)
     )
 
 
-def _object(text: bytes | None) -> Record | None:
+def read_object(text: bytes | None) -> Record | None:
     """A JSON object; None if it is missing or broken."""
     try:
         said = json.loads(text) if text is not None else None
