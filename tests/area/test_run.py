@@ -106,11 +106,11 @@ def test_a_rerun_does_only_what_is_missing(dates, model, tmp_path):
     assert area([dates], tmp_path, model).predicted == 0
     assert area([dates], tmp_path, model, verify=True).predicted == 1
     assert tree(tmp_path) == before
-    # Another limit for polygons moves no unit.
-    options = dataclasses.replace(OPTIONS, min_area=20.0)
-    larger = area([dates], tmp_path, model, options=options)
-    assert larger.predicted == 0
-    assert 0 < len(larger.polygons) < len(first.polygons)
+    # Other outlines move no unit.
+    options = dataclasses.replace(OPTIONS, simplify=1.0)
+    smooth = area([dates], tmp_path, model, options=options)
+    assert smooth.predicted == 0
+    assert len(smooth.polygons) == len(first.polygons)
 
 
 @pytest.mark.slow

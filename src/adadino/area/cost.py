@@ -16,9 +16,10 @@ from pathlib import Path
 
 import numpy as np
 
+from adadino.area.blocks import count_tiles, cut_blocks
 from adadino.area.polygons import FEW
 from adadino.area.store import is_remote, open_store
-from adadino.area.units import Dates, PlacedDates, Unit, count_tiles
+from adadino.area.units import Dates, PlacedDates, Unit
 from adadino.errors import InputError
 from adadino.geo.grid import crs_name
 from adadino.geo.read.source import describe, open_dataset
@@ -127,6 +128,7 @@ def estimate(
     options: SceneOptions,
     *,
     probability: bool,
+    survey_block: int = 0,
     rate: float = RATE,
     like: Likeness | None = None,
     prices: Prices | None = None,
@@ -138,16 +140,21 @@ def estimate(
         units: Their units, all or those that are missing.
         options: Tile and overlap.
         probability: Whether probabilities are kept.
+        survey_block: Side of the blocks that have a survey of their own; 0 for one of all.
         rate: Tiles a second on one GPU.
         like: What a pixel of such a region holds.
         prices: What things cost.
     """
     like, prices = like or Likeness(), prices or Prices()
-    tiles, alone, decoded = _count(scenes, units, options)
+    tiles, alone, decoded = _count(scenes, units, options, survey_block)
     pixels = sum(unit.height * unit.width for unit in units)
-    # Each pair's chunks are chosen from a sample, which goes through the model, too.
+    # The chunks of each pair and block are chosen from a sample, which the model sees, too.
     sample = options.sample if options.selection == "scene" else 0
-    sampled = sum(min(sample, count_tiles(scene, [_whole(scene)], options)) for scene in scenes)
+    sampled = sum(
+        min(sample, count_tiles(scene, [_whole(scene)], options))
+        * (1 + len(cut_blocks(scene.grid.shape, survey_block)))
+        for scene in scenes
+    )
     hours = (tiles + sampled) / rate / 3600
     bytes_each = like.mask + like.vectors + (like.probability if probability else 0)
     stored = round(pixels * bytes_each)
@@ -170,7 +177,11 @@ def estimate(
 
 
 def find_limits(
-    scenes: Sequence[PlacedDates], cost: Cost, options: SceneOptions, out: str
+    scenes: Sequence[PlacedDates],
+    cost: Cost,
+    options: SceneOptions,
+    out: str,
+    survey_block: int = 0,
 ) -> Iterator[str]:
     """Say what will break or be worse than it could be, and the way out of each."""
     if options.simplify and cost.polygons > MANY:
@@ -194,10 +205,10 @@ def find_limits(
         yield f"the driver needs {cost.driver_memory / 1e9:.1f} GB; give a larger --unit"
     for scene in scenes:
         across = _across(scene)
-        if across > WIDE:
+        if across > WIDE and not survey_block:
             yield (
                 f"{scene.dates.name} is {across / 1000:,.0f} km across, with one stretch and one "
-                "choice of chunks; cut it into pairs, or give --scale"
+                "choice of chunks; give --survey-block 32768, for example"
             )
     systems = {crs_name(scene.grid.crs) for scene in scenes}
     if len(systems) > 1:
@@ -229,7 +240,7 @@ def _across(scene: PlacedDates) -> float:
 
 
 def _count(
-    scenes: Sequence[PlacedDates], units: Sequence[Unit], options: SceneOptions
+    scenes: Sequence[PlacedDates], units: Sequence[Unit], options: SceneOptions, side: int
 ) -> tuple[int, int, int]:
     """Tiles, tiles if nothing were cut, and bytes of pixels to read."""
     by_pair: dict[Dates, list[Unit]] = {scene.dates: [] for scene in scenes}
@@ -238,7 +249,7 @@ def _count(
     tiles = alone = decoded = 0
     for scene in scenes:
         mine, grid = by_pair[scene.dates], scene.grid
-        tiles += count_tiles(scene, mine, options)
+        tiles += count_tiles(scene, mine, options, side)
         share = sum(u.height * u.width for u in mine) / (grid.height * grid.width)
         plan = TilePlan(*grid.shape, tile=options.tile, overlap=options.overlap)
         alone += round(len(plan) * share)

@@ -2,7 +2,9 @@
 
     OUT/area.json                       what every unit depends on: model, settings, version
     OUT/pairs/NAME/survey.json          what is settled once for a pair: stretch, shift, chunks
+    OUT/pairs/NAME/surveys/BLOCK.json   the same for each of its blocks, if it is cut into such
     OUT/pairs/NAME/mask/UNIT.tif        and probability/UNIT.tif, polygons/UNIT.npz
+    OUT/pairs/NAME/raw/UNIT.tif         with a least area, the mask before it, and kept/UNIT.npz
     OUT/pairs/NAME/done/UNIT.json       written last: these files are whole, with their checksums
     OUT/pairs/NAME/tries/UNIT/          one empty file for each worker that began the unit
 
@@ -33,7 +35,7 @@ Record = dict[str, Any]
 Done = Mapping[Dates, Mapping[Unit, Record]]
 """The finished units of each pair, from top to bottom."""
 
-ENDINGS = {"mask": ".tif", "probability": ".tif", "polygons": ".npz"}
+ENDINGS = {"mask": ".tif", "probability": ".tif", "polygons": ".npz", "raw": ".tif", "kept": ".npz"}
 """How the names of a unit's files end, by what they hold."""
 READERS = 16
 """Threads that read records: most of the time they wait for a server."""
@@ -52,7 +54,7 @@ class Ledger:
             WriteError: The folder holds another job, or one of another version.
         """
         store, wanted, where = self.store, json.loads(json.dumps(facts)), self.where
-        begun = _object(store.read("area.json"))
+        begun = read_object(store.read("area.json"))
         if overwrite and begun is not None:
             # The facts last: until then, wherever this is stopped, the folder is known as ours.
             store.remove("pairs")
@@ -65,8 +67,9 @@ class Ledger:
                     f"another --out, or remove {where}/pairs yourself."
                 )
             store.create("area.json", (json.dumps(wanted, indent=1) + "\n").encode())
-            begun = _object(store.read("area.json")) or {}
-        for name, value in wanted.items():
+            begun = read_object(store.read("area.json")) or {}
+        # What only one of the two knows is None for the other.
+        for name, value in (dict.fromkeys(begun) | wanted).items():
             if begun.get(name) != value:
                 raise WriteError(
                     f"{where} was begun with another {name} ({begun.get(name)}, now {value}); "
@@ -83,14 +86,15 @@ class Ledger:
         """The name of a unit's output: `mask`, `probability` or `polygons`."""
         return f"pairs/{unit.dates.name}/{kind}/{unit.name}{ENDINGS[kind]}"
 
-    def survey(self, dates: Dates) -> Record | None:
-        """The survey of a pair, if there is one."""
-        return _object(self.store.read(_survey(dates)))
+    def survey(self, dates: Dates, block: str | None = None) -> Record | None:
+        """The survey of a pair, or of one of its blocks, if there is one."""
+        return read_object(self.store.read(_survey(dates, block)))
 
-    def publish_survey(self, dates: Dates, survey: Record) -> Record:
+    def publish_survey(self, dates: Dates, survey: Record, block: str | None = None) -> Record:
         """Publish a survey for all workers; returns the one that was published first."""
-        self.store.create(_survey(dates), (json.dumps(survey, indent=1) + "\n").encode())
-        settled = self.survey(dates)
+        content = (json.dumps(survey, indent=1) + "\n").encode()
+        self.store.create(_survey(dates, block), content)
+        settled = self.survey(dates, block)
         assert settled is not None
         return settled
 
@@ -103,9 +107,12 @@ class Ledger:
                 self.store.remove(part)
 
     def records(
-        self, dates: Dates, units: Sequence[Unit], *, verify: bool
+        self, dates: Dates, units: Sequence[Unit], *, verify: bool, min_area: float = 0.0
     ) -> Iterator[tuple[Unit, Record | None]]:
-        """What is known of many units of a pair; None for those that are not finished."""
+        """What is known of many units of a pair; None for those that are not finished.
+
+        A unit that was predicted for a smaller least area is not: it has not kept enough.
+        """
         folder = f"pairs/{dates.name}"
         done = self.store.sizes(f"{folder}/done")
         sizes = {
@@ -117,7 +124,12 @@ class Ledger:
         def record(unit: Unit) -> Record | None:
             if f"{unit.name}.json" not in done:
                 return None
-            found = self._whole(_object(self.store.read(_done(unit))), sizes, verify=verify)
+            said = read_object(self.store.read(_done(unit)))
+            found = self._whole(said, sizes, verify=verify)
+            if found is not None and not (
+                self._is_complete(unit, found) and found.get("min_area", 0) >= min_area
+            ):
+                found = None
             if found is None:
                 self.store.remove(_done(unit))  # so that workers do not take it for finished
             return found
@@ -130,8 +142,14 @@ class Ledger:
 
     def record(self, unit: Unit) -> Record | None:
         """A finished unit's record, if there is one; its files are not looked at."""
-        record = _object(self.store.read(_done(unit)))
-        return record if record is not None and _is_record(record) else None
+        record = read_object(self.store.read(_done(unit)))
+        known = record is not None and _is_record(record) and self._is_complete(unit, record)
+        return record if known else None
+
+    def _is_complete(self, unit: Unit, record: Record) -> bool:
+        """Whether a record has the files that are needed of its unit."""
+        kinds = ("raw", "kept") if "min_area" in record else ("mask", "polygons")
+        return {self.file(unit, kind) for kind in kinds} <= record["files"].keys()
 
     def _whole(
         self, record: Record | None, sizes: Mapping[str, int], *, verify: bool
@@ -148,16 +166,20 @@ class Ledger:
                     return None
         return record
 
-    def finish(self, unit: Unit, kinds: Iterable[str], **results: int) -> Record:
+    def finish(self, unit: Unit, kinds: Iterable[str], **results: float) -> Record:
         """Publish the files of a unit, then its record."""
+        record = {"files": self.publish(unit, kinds), **results}
+        self.write(_done(unit), json.dumps(record, indent=1) + "\n")
+        return record
+
+    def publish(self, unit: Unit, kinds: Iterable[str]) -> Record:
+        """Publish written files of a unit; returns their bytes and checksums by name."""
         files = {}
         for name in (self.file(unit, kind) for kind in kinds):
             path = self.store.path(name)
             files[name] = {"bytes": path.stat().st_size, "sha256": checksum(path)}
             self.store.publish(name)
-        record = {"files": files, **results}
-        self.write(_done(unit), json.dumps(record, indent=1) + "\n")
-        return record
+        return files
 
     def write(self, name: str, text: str | bytes) -> None:
         """Write a file of a region."""
@@ -181,8 +203,9 @@ class Ledger:
             self.store.sweep()
 
 
-def _survey(dates: Dates) -> str:
-    return f"pairs/{dates.name}/survey.json"
+def _survey(dates: Dates, block: str | None = None) -> str:
+    name = "survey" if block is None else f"surveys/{block}"
+    return f"pairs/{dates.name}/{name}.json"
 
 
 def _done(unit: Unit) -> str:
@@ -215,10 +238,11 @@ def _is_record(said: Record) -> bool:
         isinstance(files, dict)
         and all(isinstance(f, dict) and {"bytes", "sha256"} <= f.keys() for f in files.values())
         and all(isinstance(number, int) for number in counted)
+        and isinstance(said.get("min_area", 0), int | float)
     )
 
 
-def _object(text: bytes | None) -> Record | None:
+def read_object(text: bytes | None) -> Record | None:
     """A JSON object; None if it is missing or broken."""
     try:
         said = json.loads(text) if text is not None else None

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 from affine import Affine
 
+from adadino.area.blocks import Block, cut_blocks
 from adadino.area.ledger import Done, Ledger, Record
 from adadino.area.overviews import write_overviews
 from adadino.area.polygons import Spread
@@ -142,6 +143,7 @@ def write_manifest(
                 "registered": survey.get("registered"),
                 "warnings": survey.get("warnings", []),
                 "change_fraction": sum(r["changed"] for r in records) / max(valid, 1),
+                **_blocks(ledger, scene, job),
             }
         )
     units = [
@@ -157,6 +159,7 @@ def write_manifest(
         "device": job.device,
         "threads": job.threads,
         "unit": side,
+        **({"survey_block": job.survey_block} if job.survey_block else {}),
         "options": asdict(job.options),
         "outputs": list(outputs),
         "polygons": [{"file": file, **said} for file, said in polygons.items()],
@@ -166,6 +169,40 @@ def write_manifest(
     }
     ledger.write("manifest.json", json.dumps(manifest, indent=1) + "\n")
     return "manifest.json"
+
+
+def _surveys(ledger: Ledger, scene: PlacedDates, job: Job) -> Iterator[tuple[Block, Record]]:
+    """The surveys of a pair's blocks, as far as they were needed."""
+    for block in cut_blocks(scene.grid.shape, job.survey_block):
+        survey = ledger.survey(scene.dates, block.name)
+        if survey is not None:
+            yield block, survey
+
+
+def _blocks(ledger: Ledger, scene: PlacedDates, job: Job) -> dict[str, list[Record]]:
+    """What each block of a pair was predicted with; nothing where one survey stands for all."""
+    if not job.survey_block:
+        return {}
+    names = ("shift", "registered", "stretch", "own")
+    blocks = [
+        {"row": block.top, "col": block.left}
+        | {"height": block.bottom - block.top, "width": block.right - block.left}
+        | {name: survey[name] for name in names}
+        for block, survey in _surveys(ledger, scene, job)
+    ]
+    return {"blocks": blocks}
+
+
+def block_notes(ledger: Ledger, scenes: Sequence[PlacedDates], job: Job) -> Iterator[str]:
+    """A sentence for each pair with blocks that could not be registered."""
+    for scene in scenes:
+        surveys = [survey for _, survey in _surveys(ledger, scene, job)]
+        left = sum(not survey["registered"] for survey in surveys)
+        if job.options.register and left:
+            yield (
+                f"{scene.dates.name}: the shift between the dates is not applied in {left} of "
+                f"{len(surveys)} blocks, where neither they nor the whole pair tell it"
+            )
 
 
 def _pieces(

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from adadino.area import UNIT, merge
+from adadino.area.blocks import check_side
 from adadino.area.catalog import write_catalog
 from adadino.area.ledger import Ledger, Record
 from adadino.area.polygons import (
@@ -27,6 +28,7 @@ from adadino.area.polygons import (
     write_geopackage,
 )
 from adadino.area.pool import Outcomes, RayPool, run_here
+from adadino.area.sieve import sieve_pair
 from adadino.area.store import open_store, teach_gdal
 from adadino.area.units import Dates, PlacedDates, Unit, cut, open_scenes
 from adadino.area.watch import Watch, Watcher
@@ -85,6 +87,7 @@ def predict_area(
     probability: bool = False,
     web_map: bool = False,
     unit: int = UNIT,
+    survey_block: int = 0,
     workers: int | None = None,
     ray_address: str | None = None,
     threads: int | None = None,
@@ -108,6 +111,8 @@ def predict_area(
         probability: Keep the probabilities, too; they take most of the space.
         web_map: Write the masks as PMTiles, too.
         unit: Side of a unit in pixels, a multiple of 512.
+        survey_block: Side in pixels of blocks that have a stretch, a shift and chunks of their own,
+            blended where blocks meet; 0 settles them once for a pair, as a scene does.
         workers: None takes one for each GPU, or by processors; 0 works here, without Ray.
         ray_address: A cluster to join; without it one is started on this machine.
         threads: Threads of a worker on the CPU; None takes torch's number, as a scene does.
@@ -125,17 +130,20 @@ def predict_area(
         raise ConfigError("split is for one scene: leave it out, or use adadino predict.")
     options, store = options or SceneOptions(), open_store(out)
     check_limits(options.min_area, options.simplify)
+    check_side(survey_block)
     teach_gdal(out, *(name for pair in pairs for name in (pair.before, pair.after)))
     region = _survey(pairs, options, unit)
     where = str(Path(model).resolve()) if Path(model).exists() else model
-    asked = Job(store.where, where, backbone, "", options, probability, device, threads or 0)
+    asked = Job(
+        store.where, where, backbone, "", options, probability, device, threads or 0, survey_block
+    )
     with ExitStack() as stack:
         pool = None if workers == 0 else stack.enter_context(closing(RayPool(ray_address)))
         job, start = _open(asked, pool, workers, stack)
         with store.lock():
             ledger = Ledger(store)
             ledger.begin(_facts(job, unit), overwrite=overwrite)
-            missing = _find_missing(ledger, region, verify=verify)
+            missing = _find_missing(ledger, region, verify=verify, min_area=options.min_area)
             seen = Watch(watch, units=len(region.units), done=len(region.done))
             predicted = _collect(start(job, missing), region, progress, seen) if missing else 0
             ledger.sweep(region.dates)
@@ -206,6 +214,7 @@ def _facts(job: Job, side: int) -> dict[str, object]:
         "probability": job.probability,
         "threshold": job.options.threshold,
         **option_facts(job.options),
+        **({"survey_block": job.survey_block} if job.survey_block else {}),
         "version": ANSWERS,
     }
 
@@ -221,7 +230,7 @@ def _device(name: str, forward: Runner, pool: RayPool | None) -> str:
     return name
 
 
-def _find_missing(ledger: Ledger, region: _Region, *, verify: bool) -> list[Unit]:
+def _find_missing(ledger: Ledger, region: _Region, *, verify: bool, min_area: float) -> list[Unit]:
     """Take over what an earlier call has left of the same dates; list the missing units."""
     ledger.sweep(region.dates)
     by_pair: dict[Dates, list[Unit]] = {dates: [] for dates in region.dates}
@@ -229,7 +238,7 @@ def _find_missing(ledger: Ledger, region: _Region, *, verify: bool) -> list[Unit
         by_pair[unit.dates].append(unit)
     for dates, units in by_pair.items():
         ledger.forget_changed(dates)
-        for unit, record in ledger.records(dates, units, verify=verify):
+        for unit, record in ledger.records(dates, units, verify=verify, min_area=min_area):
             if record is not None:
                 region.done[unit] = record
     return [unit for unit in region.units if unit not in region.done]
@@ -266,6 +275,10 @@ def _tie(
     for piece in region.units:
         if piece in region.done:
             tied[piece.dates][piece] = region.done[piece]
+    for scene in scenes:
+        tied[scene.dates] = sieve_pair(
+            ledger, scene, tied[scene.dates], region.side, job.options.min_area, spread
+        )
     failed = dict(sorted(region.failed.items()))
     joined = join_region(ledger, scenes, tied, region.side, job.options, spread)
     rasters = merge.write_rasters(
@@ -285,6 +298,7 @@ def _tie(
         for scene in scenes
         for text in (ledger.survey(scene.dates) or {}).get("warnings", [])
     ]
+    notes += merge.block_notes(ledger, scenes, job)
     notes += merge.left_out(scenes, ledger)
     if frame is None:
         notes.append(f"{joined.count} polygons are too many for {LAYER}; they are in {FOLDER}")

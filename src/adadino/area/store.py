@@ -76,6 +76,20 @@ def is_remote(name: Path | str) -> bool:
     return str(name).partition("://")[0] in SCHEMES and "://" in str(name)
 
 
+def inside(name: str) -> str:
+    """A name that stays below the place it is relative to.
+
+    Raises:
+        InputError: It does not: a pair, a list or a manifest would lead elsewhere.
+    """
+    parts = name.split("/")
+    if not name or "\0" in name or "\\" in name or {"", ".", ".."} & set(parts):
+        raise InputError(
+            f"{name!r} is no name of a file below --out; give pairs plain names, without slashes."
+        )
+    return name
+
+
 class Folder:
     """A folder."""
 
@@ -84,7 +98,14 @@ class Folder:
         self.where = str(self.root)
 
     def path(self, name: str) -> Path:  # noqa: D102  # the protocol says it
-        return self.root / name
+        path = self.root / inside(name)
+        # Whoever else may write there could have left a link for us to follow.
+        if not path.parent.resolve().is_relative_to(self.root):
+            raise WriteError(
+                f"{path} lies outside of {self.root}: a folder on the way is a link. Remove the "
+                "link, or give another --out."
+            )
+        return path
 
     def publish(self, name: str) -> None:  # noqa: D102
         pass  # whoever wrote it has renamed it
@@ -120,7 +141,7 @@ class Folder:
 
     def remove(self, name: str) -> None:  # noqa: D102
         path = self.path(name)
-        if path.is_dir():
+        if path.is_dir() and not path.is_symlink():  # of a link only the link goes
             shutil.rmtree(path, ignore_errors=True)
         else:
             path.unlink(missing_ok=True)
@@ -133,7 +154,7 @@ class Folder:
         pairs = self.root / "pairs"
         loose = self.root.glob(".*.part*")
         for path in [*loose, *pairs.glob("*/.*"), *pairs.glob("*/*/.*")]:
-            self.remove(str(path))
+            self.remove(path.relative_to(self.root).as_posix())
 
 
 class Bucket:
@@ -151,7 +172,7 @@ class Bucket:
         self.root = Path(self._scratch.name)
 
     def path(self, name: str) -> Path:  # noqa: D102
-        path = self.root / name
+        path = self.root / inside(name)
         path.parent.mkdir(parents=True, exist_ok=True)
         return path
 
@@ -175,7 +196,7 @@ class Bucket:
 
         with _sentences(self._said(name)):
             try:
-                return bytes(obstore.get(self._store, name).bytes())
+                return bytes(obstore.get(self._store, inside(name)).bytes())
             except FileNotFoundError as error:
                 _check_bucket(error)
                 return None
@@ -186,7 +207,7 @@ class Bucket:
 
         # What is there is the first one's; or ours, if the answer to our request was lost.
         with _sentences(self._said(name), write=True), suppress(AlreadyExistsError):
-            obstore.put(self._store, name, content, mode="create")
+            obstore.put(self._store, inside(name), content, mode="create")
 
     def sizes(self, folder: str) -> dict[str, int]:  # noqa: D102
         import obstore
@@ -201,13 +222,13 @@ class Bucket:
         import obstore
 
         with _sentences(self._said(folder)):
-            return any(len(page) for page in obstore.list(self._store, f"{folder}/"))
+            return any(len(page) for page in obstore.list(self._store, f"{inside(folder)}/"))
 
     def remove(self, name: str) -> None:  # noqa: D102
         import obstore
 
         with _sentences(self._said(name), write=True):
-            pages = obstore.list(self._store, f"{name}/")
+            pages = obstore.list(self._store, f"{inside(name)}/")
             names = [name, *(o["path"] for page in pages for o in page)]
             for one in names:
                 with suppress(FileNotFoundError):
@@ -290,6 +311,12 @@ def _open(url: str) -> Any:
     scheme, _, rest = url.partition("://")
     if not rest.strip("/"):
         raise ConfigError(f"{url} names no bucket; give one, for example {scheme}://bucket/folder.")
+    if ".." in rest.split("/") or "@" in rest.partition("/")[0]:
+        # GDAL and obstore would make different things of it, and results would hold the password.
+        raise ConfigError(
+            f"{scheme}:// takes bucket/folder without .. and without credentials; set those in the "
+            "environment."
+        )
     plain = os.environ.get("AWS_ENDPOINT_URL", "").startswith("http://")
     settings: dict[str, Any] = {
         "retry_config": RETRIES,

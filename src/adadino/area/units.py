@@ -18,7 +18,6 @@ from adadino.errors import AdaDINOError, ConfigError, InputError
 from adadino.geo.grid import Grid, match
 from adadino.geo.read.raster import resampled_grid
 from adadino.geo.read.source import describe
-from adadino.geo.tile.tiles import TilePlan
 from adadino.geo.write.cog import BLOCK
 from adadino.scene.options import SceneOptions
 
@@ -110,13 +109,6 @@ def cut(scene: PlacedDates, side: int) -> Iterator[Unit]:
         for col in range(0, width, side):
             size = min(side, height - row), min(side, width - col)
             yield Unit(scene.dates, row, col, *size)
-
-
-def count_tiles(scene: PlacedDates, units: Sequence[Unit], options: SceneOptions) -> int:
-    """The tiles that the units of a scene send through the model, if nothing is empty."""
-    grid = scene.grid
-    tiles = TilePlan(*grid.shape, tile=options.tile, overlap=options.overlap)
-    return sum(tiles.number_meeting(*unit.part) for unit in units)
 
 
 def image_name(name: str, base: Path, source: Path) -> str:

@@ -1,27 +1,38 @@
 """One worker: loads the model once, then predicts unit after unit.
 
 A unit's pixels are the scene's, bit for bit, because everything they depend on is: the plan of
-tiles, the chunks, the stretch and the shift are settled once for a pair (its survey), and sums are
-added in the scene's order. On the CPU all workers must also run the same number of threads, because
-a product that is split differently rounds differently.
+tiles, the chunks, the stretch and the shift are settled once for a pair (its survey) or for each of
+its blocks, and sums are added in the scene's order. On the CPU all workers must also run the same
+number of threads, because a product that is split differently rounds differently.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import warnings
+from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 from rasterio.windows import Window
 
 import adadino
+from adadino.area.blocks import Blend, Block, parts_of
 from adadino.area.ledger import Ledger, Record, dates_facts
+from adadino.area.sieve import save_kept
 from adadino.area.store import open_store, teach_gdal
 from adadino.area.units import Dates, Unit
-from adadino.errors import AdaDINOError, AdaDINOWarning, ConfigError, InputError, WeightsError
+from adadino.errors import (
+    AdaDINOError,
+    AdaDINOWarning,
+    ConfigError,
+    InputError,
+    RegistrationWarning,
+    WeightsError,
+)
 from adadino.files import write_atomic
 from adadino.geo.polygons.seams import save_part, trace_part
 from adadino.geo.read.register import Shift
@@ -34,7 +45,7 @@ from adadino.scene.options import SceneOptions
 from adadino.scene.outputs import Targets, change_flags, write_rasters
 from adadino.scene.pair import OpenDates, check_different, open_dates, reopen_dates
 from adadino.scene.predict import open_model
-from adadino.scene.stream import SceneStream
+from adadino.scene.stream import Rows, SceneStream, Span
 
 ATTEMPTS = 5
 """How many workers may die while they predict a unit before it is given up."""
@@ -54,6 +65,8 @@ class Job:
     probability: bool
     device: str
     threads: int
+    survey_block: int = 0
+    """Side of the blocks that have a survey of their own; 0 for one of the whole pair."""
     version: str = adadino.__version__
 
 
@@ -79,7 +92,7 @@ class Worker:
         teach_gdal(job.out)
         self.job, self.ledger = job, Ledger(open_store(job.out))
         self._stack, self._pair = ExitStack(), ExitStack()
-        self._opened: tuple[Dates, SceneStream, OpenDates, Record] | None = None
+        self._opened: tuple[Dates, Block | None, SceneStream, OpenDates, Record] | None = None
         self._refused: dict[str, AdaDINOError] = {}
         self.forward = forward or self._load()
 
@@ -119,38 +132,70 @@ class Worker:
         self._stack.close()
 
     def _predict(self, unit: Unit) -> Record:
-        stream, pair, survey = self._open(unit.dates)
         options = self.job.options
-        self.forward.resume(**survey["chosen"])
-        probability = np.empty((unit.height, unit.width), np.float32)
-        for row, block in stream.rows(unit.part):
-            probability[row : row + len(block)] = block
-
-        kinds = ["mask", *(["probability"] if self.job.probability else []), "polygons"]
+        probability, pair, survey = self._probability(unit)
+        sieved = options.min_area > 0
+        kinds = ["raw" if sieved else "mask", *(["probability"] if self.job.probability else [])]
         paths = {kind: self.ledger.store.path(self.ledger.file(unit, kind)) for kind in kinds}
         changed, valid = write_rasters(
             ((row, probability[row : row + BLOCK]) for row in range(0, unit.height, BLOCK)),
-            Targets(mask=paths["mask"], probability=paths.get("probability")),
+            Targets(mask=paths[kinds[0]], probability=paths.get("probability")),
             pair.reader.grid.part(Window(unit.col, unit.row, unit.width, unit.height)),
             threshold=options.threshold,
-            tags=scene_tags(pair, self.forward, options, self.job.digest),
+            tags=self._tags(pair),
         )
         flags = change_flags(probability, options.threshold)
-        traced = save_part(trace_part(flags, probability, unit.row, unit.col))
-        write_atomic(paths["polygons"], traced)
+        if sieved:
+            content = save_kept(flags, probability, pair.reader.grid, options.min_area)
+        else:
+            content = save_part(trace_part(flags, probability, unit.row, unit.col))
+        kinds.append("kept" if sieved else "polygons")
+        write_atomic(self.ledger.store.path(self.ledger.file(unit, kinds[-1])), content)
         for now, then in zip(dates_facts(unit.dates), survey["files"], strict=True):
             if now != then:
                 raise InputError(
                     f"{now[0]} was replaced while it was read; run the same command again."
                 )
-        return self.ledger.finish(unit, kinds, changed=changed, valid=valid)
+        least = {"min_area": options.min_area} if sieved else {}
+        return self.ledger.finish(unit, kinds, changed=changed, valid=valid, **least)
 
-    def _open(self, dates: Dates) -> tuple[SceneStream, OpenDates, Record]:
+    def _probability(self, unit: Unit) -> tuple[NDArray[np.float32], OpenDates, Record]:
+        """The probabilities of a unit; also the pair that was open last, and its survey."""
+        dates, side = unit.dates, self.job.survey_block
+        if not side:
+            stream, pair, survey = self._open(dates)
+            probability = np.empty((unit.height, unit.width), np.float32)
+            for row, answer in self._rows(stream, survey, unit.part):
+                probability[row : row + len(answer)] = answer
+            return probability, pair, survey
+        blend = Blend(unit)
+        height, width = self._survey(dates)["size"]
+        for block, part in parts_of(unit, (height, width), side):
+            stream, pair, survey = self._open(dates, block)
+            for row, answer in self._rows(stream, survey, part):
+                blend.add(block, part, row, answer)
+        return blend.probability(), pair, survey
+
+    def _rows(self, stream: SceneStream, survey: Record, part: Span) -> Iterator[Rows]:
+        self.forward.resume(**survey["chosen"])
+        return stream.rows(part)
+
+    def _tags(self, pair: OpenDates) -> dict[str, object]:
+        tags = scene_tags(pair, self.forward, self.job.options, self.job.digest)
+        if self.job.survey_block:
+            # Shift and stretch are each block's own; the manifest has them.
+            tags = {n: v for n, v in tags.items() if n not in ("ADADINO_SHIFT", "ADADINO_STRETCH")}
+            tags["ADADINO_SURVEY_BLOCK"] = self.job.survey_block
+        return tags
+
+    def _open(
+        self, dates: Dates, block: Block | None = None
+    ) -> tuple[SceneStream, OpenDates, Record]:
         """The pair, which stays open because its units come in a row, and its survey."""
-        if self._opened is None or self._opened[0] != dates:
+        if self._opened is None or self._opened[:2] != (dates, block):
             self._close_pair()
             teach_gdal(dates.before, dates.after)
-            survey = self._survey(dates)
+            survey = self._survey(dates) if block is None else self._block_survey(dates, block)
             low_high = survey["stretch"]
             pair = self._pair.enter_context(
                 reopen_dates(
@@ -163,8 +208,8 @@ class Worker:
                 )
             )
             stream = SceneStream(pair.reader, self.forward, self.job.options)
-            self._opened = dates, stream, pair, survey
-        return self._opened[1:]
+            self._opened = dates, block, stream, pair, survey
+        return self._opened[2:]
 
     def _close_pair(self) -> None:
         self._opened = None
@@ -183,26 +228,60 @@ class Worker:
             self._refused[dates.name] = error
             raise
 
+    def _block_survey(self, dates: Dates, block: Block) -> Record:
+        """The survey of a block; where it has nothing to go on, that of the pair."""
+        settled = self.ledger.survey(dates, block.name)
+        if settled is not None:
+            return settled
+        whole = self._survey(dates)
+        try:
+            found = self._settle_block(dates, block, whole)
+        except InputError:  # nothing valid; what is damaged is reported when it is predicted
+            found = whole | {"own": False}
+        return self.ledger.publish_survey(dates, found, block.name)
+
+    def _settle_block(self, dates: Dates, block: Block, whole: Record) -> Record:
+        options = self.job.options
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", AdaDINOWarning)
+            with open_dates(dates.before, dates.after, options, extent=block.extent) as pair:
+                found = whole | self._found(pair) | {"own": True}
+        if options.register and not found["registered"]:
+            found |= {name: whole[name] for name in ("shift", "registered")}
+        return found
+
     def _settle(self, dates: Dates) -> Record:
         forward = self.forward
         files = dates_facts(dates)
         check_different(dates.before, dates.after)
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", AdaDINOWarning)  # the survey holds them, said once
+        with warnings.catch_warnings(record=True) as caught:  # the survey holds them, said once
+            warnings.simplefilter("always", AdaDINOWarning)
             with open_dates(dates.before, dates.after, self.job.options) as pair:
                 fit = check_scene(pair, forward, self.job.options)
-                forward.resume(chunks=None, batch=1)  # nothing of the pair before
-                stretch = pair.reader.stretch
-                stream = SceneStream(pair.reader, forward, self.job.options)
-                return {
-                    "files": files,
-                    "size": list(pair.reader.grid.shape),
-                    "shift": dataclasses.asdict(pair.shift),
-                    "registered": pair.registered,
-                    "stretch": None if stretch is BYTES else [stretch.low, stretch.high],
-                    "warnings": (*pair.warnings, *fit.sentences),
-                    "chosen": stream.choose(),
+                found = self._found(pair)
+                chosen = found.pop("chosen")
+                # What is said of the shift holds for no block.
+                about_shift = {
+                    str(warning.message)
+                    for warning in caught
+                    if self.job.survey_block and warning.category is RegistrationWarning
                 }
+                said = [text for text in pair.warnings if text not in about_shift]
+                notes = {"warnings": (*said, *fit.sentences)}
+                size = list(pair.reader.grid.shape)
+                return {"files": files, "size": size, **found, **notes, "chosen": chosen}
+
+    def _found(self, pair: OpenDates) -> Record:
+        """What an open pair, or a block of one, is predicted with."""
+        self.forward.resume(chunks=None, batch=1)  # nothing of the pair before
+        stretch = pair.reader.stretch
+        stream = SceneStream(pair.reader, self.forward, self.job.options)
+        return {
+            "shift": dataclasses.asdict(pair.shift),
+            "registered": pair.registered,
+            "stretch": None if stretch is BYTES else [stretch.low, stretch.high],
+            "chosen": stream.choose(),
+        }
 
 
 def _three(values: Any) -> tuple[float, float, float]:

@@ -53,6 +53,12 @@ def command(
         typer.Option(min=1, help="Threads of a worker on the CPU; as many as predict uses."),
     ] = None,
     unit: Annotated[int, typer.Option(help="Side of a work unit in pixels.")] = UNIT,
+    survey_block: Annotated[
+        int,
+        typer.Option(
+            min=0, help="Pixels of a block with its own stretch, shift and chunks; 0: one for all."
+        ),
+    ] = 0,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Print units, GPU-hours and bytes; do nothing.")
     ] = False,
@@ -99,8 +105,10 @@ def command(
         prices = Prices(gpu_price, gb_price)
         with tempfile.TemporaryDirectory() as folder:  # nothing is written to the real one
             found = as_mosaics(pairs, Path(folder)) if mosaic else read_pairs(pairs)
-            scenes, cost, broken = _estimate(found, settings, unit, probability, rate, like, prices)
-            limits = list(find_limits(scenes, cost, settings, out))
+            scenes, cost, broken = _estimate(
+                found, settings, unit, survey_block, probability, rate, like, prices
+            )
+            limits = list(find_limits(scenes, cost, settings, out, survey_block))
         _print_cost(len(scenes), cost, broken, limits, own_rate=rate is not None, json=json)
         return
     found = as_mosaics(pairs, out) if mosaic else read_pairs(pairs)
@@ -114,6 +122,7 @@ def command(
             probability=probability,
             web_map=web_map,
             unit=unit,
+            survey_block=survey_block,
             workers=workers,
             ray_address=ray_address,
             threads=threads,
@@ -163,15 +172,18 @@ def _estimate(
     pairs: list[Dates],
     options: SceneOptions,
     side: int,
+    survey_block: int,
     probability: bool,
     rate: float | None,
     like: str | None,
     prices: Prices,
 ) -> tuple[list[PlacedDates], Cost, dict[str, str]]:
     """Count what the job would take; also the pairs, and those that cannot be opened."""
+    from adadino.area.blocks import check_side
     from adadino.area.cost import RATE, estimate, read_likeness
     from adadino.area.units import cut, open_scenes
 
+    check_side(survey_block)
     scenes, broken = open_scenes(pairs, options)
     units = [unit for scene in scenes for unit in cut(scene, side)]
     known = read_likeness(like) if like else None
@@ -180,6 +192,7 @@ def _estimate(
         units,
         options,
         probability=probability,
+        survey_block=survey_block,
         rate=rate or RATE,
         like=known,
         prices=prices,
