@@ -126,8 +126,9 @@ def predict_area(
         AdaDINOError: A setting makes no sense, Ray is missing, no pair can be opened, some have no
             coordinate system, or the folder holds another job or cannot be written.
     """
-    if options is not None and options.split is not None:
-        raise ConfigError("split is for one scene: leave it out, or use adadino predict.")
+    for name in ("split", "regularise"):
+        if options is not None and getattr(options, name):
+            raise ConfigError(f"{name} is for one scene: leave it out, or use adadino predict.")
     options, store = options or SceneOptions(), open_store(out)
     check_limits(options.min_area, options.simplify)
     check_side(survey_block)

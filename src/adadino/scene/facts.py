@@ -89,6 +89,7 @@ def scene_tags(
         "ADADINO_GSD": options.gsd,
         "ADADINO_MIN_AREA": options.min_area or None,
         "ADADINO_SPLIT": options.split,
+        "ADADINO_REGULARISE": options.regularise or None,
         "ADADINO_SHIFT": (pair.shift.dy, pair.shift.dx) if pair.registered else None,
         "ADADINO_BEFORE": Path(pair.names[0]).name,
         "ADADINO_AFTER": Path(pair.names[1]).name,

@@ -38,6 +38,9 @@ class SceneOptions:
     split: Annotated[
         float | None, "Cut changes apart between parts surer than this, e.g. 0.95; predict only."
     ] = None
+    regularise: Annotated[bool, "Draw right-angled outlines, as buildings have; predict only."] = (
+        False
+    )
     simplify: Annotated[float, "How far outlines may move, m (pixels without a CRS)."] = 0.0
     selection: Annotated[Selection, "FFN chunks: once a scene, or per batch."] = "scene"
     tile: Annotated[int, "Side of a tile in pixels."] = 256
@@ -59,6 +62,8 @@ class SceneOptions:
             )
         if self.split is not None and self.simplify > 0:
             raise ConfigError("give split or simplify, not both: parts follow the pixels.")
+        if self.regularise and self.simplify > 0:
+            raise ConfigError("give regularise or simplify, not both: each draws its own outlines.")
         if self.gsd is not None and not 0 < self.gsd < math.inf:
             raise ConfigError(f"gsd is {self.gsd}; give metres per pixel, as in --gsd 0.5.")
         for name in ("batch", "sample", "readers"):

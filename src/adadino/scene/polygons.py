@@ -26,6 +26,7 @@ from rasterio.windows import Window
 from adadino.geo.grid import Grid
 from adadino.geo.polygons.components import label_band, label_bands
 from adadino.geo.polygons.measure import move, to_metres
+from adadino.geo.polygons.regularise import regularise_frame
 from adadino.geo.polygons.split import split_frame
 from adadino.geo.polygons.vector import bands_of, measures, numbered, rows, trace
 from adadino.geo.read.reader import PairReader
@@ -62,6 +63,8 @@ def find_polygons(
                 frame[name] = values[order]
         if options.split is not None:
             frame = split_frame(frame, partial(_rows, journal), grid, core=options.split)
+        if options.regularise:
+            frame = regularise_frame(frame, grid)
     frame = numbered(frame.drop(columns=["row", "col"]))
     return _described(frame, grid, pair)
 
