@@ -97,7 +97,7 @@ def test_a_job_has_the_name_it_was_given(page, tmp_path):
     before, after, _ = write_geotiff_pair(tmp_path, 24, 64)
     choose(page, before, after)
     assert page.locator("#job-name").get_attribute("placeholder") == "before → after"
-    page.get_by_label("Name").fill("Berlin, 2019 to 2024")
+    page.get_by_label("Name optional", exact=True).fill("Berlin, 2019 to 2024")
     page.locator("#start").click()
     api.expect(page.locator("#scene-name")).to_have_text("Berlin, 2019 to 2024")
     page.locator("#tab-jobs").click()
