@@ -21,7 +21,7 @@ from adadino.experiments.table import (
     Table,
 )
 
-EPOCHS = 40
+EPOCHS = 14
 VIT_S = Study(
     "dinov2-vits14",
     (
@@ -47,7 +47,7 @@ WARM, FALL = 3, EPOCHS // 3
 def _row(name: str, *overrides: str, taught: bool = False, sorted_units: bool = False) -> Row:
     return Row(
         name,
-        "levir,clcd",
+        "levir,levir,levir,clcd",
         overrides,
         {},
         study=VIT_S,
