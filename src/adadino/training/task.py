@@ -158,7 +158,9 @@ class ChangeTask(pl.LightningModule):
     def validation_step(self, batch: Batch, index: int) -> None:
         """Count one batch."""
         before, after, mask, _ = batch
-        output = self.model(to_float(before), to_float(after))
+        # Compiled parts would be compiled again for evaluation: a minute, for seconds of work.
+        with torch.compiler.set_stance("force_eager"):
+            output = self.model(to_float(before), to_float(after))
         predicted = output.logits.float().softmax(1)[:, 1] >= 0.5  # as `adadino evaluate` does
         self.counts += confusion_counts(predicted, mask)
         self.validated = index + 1, before[:1]
