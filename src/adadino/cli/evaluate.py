@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import itertools
-from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -70,16 +69,25 @@ def command(
             "--robustness, --protocol and --output are for one model; leave them out."
         )
     _check(model, data, split, None if overwrite else output)
+    from adadino.checkpoint import load
     from adadino.data.folder import PairFolder
+    from adadino.evaluation import evaluate
+    from adadino.runtime.devices import choose_device
 
+    cases = _cases(rows, batch=batch, k=k, threshold=threshold)
+    where = choose_device(device)
+    networks = {source: load(source, backbone=backbone, device=where) for source in model}
     dataset = PairFolder(data, split, tile=tile)
     if split is not None:
         _warn_of_leakage(data, split, dataset)
-    cases = _cases(rows, batch=batch, k=k, threshold=threshold)
-    scores = dict(_score(model, backbone, dataset, cases, device, quiet=quiet or json))
-    results: list[dict[str, Any]] = [{"name": name} | one.as_dict() for name, one in scores.items()]
-    if output is not None:
-        results[0] |= _write(next(iter(scores.values())), output, suggest=split == "val")
+    results: list[dict[str, Any]] = []
+    for source, (name, case) in itertools.product(networks, cases.items()):
+        title = name if len(networks) == 1 else source
+        with progress(title, quiet=quiet or json) as report:
+            scores = evaluate(networks[source], dataset, case, device=where, progress=report)
+        results.append({"name": title, **scores.as_dict()})
+        if output is not None and len(results) == 1:
+            results[0] |= _write(scores, output, suggest=split == "val")
     whole = results[0] if len(results) == 1 else {**results[0], "rows": results}
     if output is not None:
         said = {"model": model[0], "data": str(data), "split": split, **whole}
@@ -90,28 +98,6 @@ def command(
     _show(f"{' and '.join(model)} on {data}{'/' + split if split else ''}", results, rows)
     if output is not None:
         typer.echo(_threshold(results[0].get("best_threshold"), split))
-
-
-def _score(
-    models: list[str],
-    backbone: str | None,
-    dataset: PairFolder,
-    cases: Mapping[str, Protocol],
-    device: str,
-    *,
-    quiet: bool,
-) -> Iterator[tuple[str, Evaluation]]:
-    """The scores by their names: those of the models, or those of one model's protocols."""
-    from adadino.checkpoint import load
-    from adadino.evaluation import evaluate
-    from adadino.runtime.devices import choose_device
-
-    where = choose_device(device)
-    networks = {source: load(source, backbone=backbone, device=where) for source in models}
-    for (source, network), (name, case) in itertools.product(networks.items(), cases.items()):
-        title = name if len(networks) == 1 else source
-        with progress(title, quiet=quiet) as report:
-            yield title, evaluate(network, dataset, case, device=where, progress=report)
 
 
 def _check(models: list[str], data: Path, split: str | None, output: Path | None) -> None:
