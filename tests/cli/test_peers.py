@@ -222,7 +222,7 @@ def test_info_counts_by_component_beside_the_published(adadino, name, parameters
 
 @pytest.mark.parametrize("name", [name for name, spec in PEERS.items() if spec.parameters])
 def test_info_gives_the_count_that_was_published(adadino, name):
-    small = ("--size", 64)  # parameters do not depend on it, and a scan takes time
+    small = ("--size", 32)  # parameters do not depend on it
     card = json.loads(adadino("info", name, *small, "--json").out)
     params, published = card["params"], PEERS[name].parameters
     assert params["as_published"] == params["total"] + params["idle"]
