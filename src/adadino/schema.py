@@ -38,6 +38,13 @@ class Bounds(NamedTuple):
     most: float | None = None
 
 
+class Shown(NamedTuple):
+    """The option of a field whose own name or unit is not the user's; bounds are in this unit."""
+
+    name: str
+    unit: float = 1
+
+
 def build(cls: type[T], data: Mapping[str, Any], where: str = "") -> T:
     """Make a dataclass out of nested mappings, checking every name and type.
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import rasterio
 
-from adadino.area import blocks
+from adadino.area import blocks, units
 from adadino.area.blocks import cut_blocks
 from adadino.area.ledger import Ledger
 from adadino.area.store import Folder
@@ -22,9 +22,12 @@ BLOCK = 100
 """Two by three blocks of the scene's 200 x 300 pixels."""
 
 
-@pytest.fixture(autouse=True)
-def _small_overlaps(monkeypatch):
-    monkeypatch.setattr(blocks, "OVERLAP", 32)
+@pytest.fixture(autouse=True, scope="module")
+def _small():
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(blocks, "OVERLAP", 32)
+        patch.setattr(units, "BLOCK", 64)
+        yield
 
 
 @pytest.fixture(scope="module")
@@ -41,13 +44,26 @@ def uneven(tmp_path_factory):
     return Dates("town", before, after)
 
 
+@pytest.fixture(scope="module")
+def whole(uneven, model, tmp_path_factory):
+    """The pair with one survey."""
+    return run(uneven, tmp_path_factory.mktemp("whole"), model)
+
+
+@pytest.fixture(scope="module")
+def blended(uneven, model, tmp_path_factory):
+    """The pair with a survey for each block."""
+    return run(uneven, tmp_path_factory.mktemp("blended"), model, survey_block=BLOCK)
+
+
 def chance(folder):
     with rasterio.open(folder / "probability.vrt") as raster:
         return raster.read(1)
 
 
 def run(dates, out, model, **settings):
-    return area([dates], out, model, probability=True, **settings)
+    area([dates], out, model, probability=True, **settings)
+    return out
 
 
 def test_weights_sum_to_one_and_fall_slowly():
@@ -63,25 +79,27 @@ def test_weights_sum_to_one_and_fall_slowly():
                 assert abs(np.diff(weight, axis=axis)).max(initial=0) <= 1 / blocks.OVERLAP
 
 
-def test_units_do_not_matter_and_blocks_are_blended_by_their_weights(uneven, model, tmp_path):
-    run(uneven, tmp_path / "a", model, survey_block=BLOCK)
-    run(uneven, tmp_path / "b", model, survey_block=BLOCK, unit=192)
-    found = chance(tmp_path / "a")
-    assert found.tobytes() == chance(tmp_path / "b").tobytes()
+def test_units_do_not_matter_and_each_block_has_its_own_stretch(uneven, blended, model, tmp_path):
+    run(uneven, tmp_path, model, survey_block=BLOCK, unit=192)
+    assert chance(blended).tobytes() == chance(tmp_path).tobytes()
 
-    said = json.loads((tmp_path / "a" / "manifest.json").read_text())
+    said = json.loads((blended / "manifest.json").read_text())
     assert said["survey_block"] == BLOCK
     stretches = {tuple(block["stretch"][1]) for block in said["pairs"][0]["blocks"]}
     assert len(stretches) == 6  # each its own, and the light grows to the right
     first, *_, last = said["pairs"][0]["blocks"]
     assert last["stretch"][1][0] > 1.5 * first["stretch"][1][0]
 
-    # A whole pair predicted with each block's survey in turn, then blended in plain numbers.
+
+@pytest.mark.slow
+def test_blocks_are_blended_by_their_weights(uneven, blended, model, tmp_path):
+    """A whole pair is predicted with each block's survey in turn, then blended in plain numbers."""
+    found = chance(blended)
     expected = np.zeros(found.shape)
     for top, left in ((0, 0), (0, 100), (0, 200), (100, 0), (100, 100), (100, 200)):
         out = tmp_path / f"{top}-{left}"
-        survey = tmp_path / "a" / "pairs" / "town" / "surveys" / f"{top:07d}-{left:07d}.json"
-        facts = json.loads((tmp_path / "a" / "area.json").read_text())
+        survey = blended / "pairs" / "town" / "surveys" / f"{top:07d}-{left:07d}.json"
+        facts = json.loads((blended / "area.json").read_text())
         del facts["survey_block"]
         ledger = Ledger(Folder(out))
         ledger.begin(facts | {"unit": 128}, overwrite=False)
@@ -100,23 +118,19 @@ def rise(first, size, side=100, overlap=32):
     return up * (down if first + side < size else 1)
 
 
-def test_one_block_is_one_survey(uneven, model, tmp_path):
-    run(uneven, tmp_path / "a", model)
-    run(uneven, tmp_path / "b", model, survey_block=1000)
-    assert chance(tmp_path / "a").tobytes() == chance(tmp_path / "b").tobytes()
-    assert not (tmp_path / "a" / "pairs" / "town" / "surveys").exists()
+def test_one_block_is_one_survey(uneven, whole, model, tmp_path):
+    run(uneven, tmp_path, model, survey_block=1000)
+    assert chance(whole).tobytes() == chance(tmp_path).tobytes()
+    assert not (whole / "pairs" / "town" / "surveys").exists()
 
 
-def test_no_seam_where_blocks_meet(uneven, model, tmp_path, monkeypatch):
-    run(uneven, tmp_path / "one", model)
-    run(uneven, tmp_path / "blended", model, survey_block=BLOCK)
+def test_no_seam_where_blocks_meet(uneven, whole, blended, model, tmp_path, monkeypatch):
     monkeypatch.setattr(blocks, "OVERLAP", 0)
-    run(uneven, tmp_path / "hard", model, survey_block=BLOCK)
-    one = chance(tmp_path / "one")
+    hard = run(uneven, tmp_path, model, survey_block=BLOCK)
     ratios = {}
-    for name in ("blended", "hard"):
+    for name, folder in (("blended", blended), ("hard", hard)):
         # The model's own steps are the same for both: what blocks add to them is left.
-        added = chance(tmp_path / name) - one
+        added = chance(folder) - chance(whole)
         step = np.abs(np.diff(added, axis=1)).mean(axis=0)
         ratios[name] = step[[99, 199]].mean() / np.delete(step, [99, 199]).mean()
     assert ratios["blended"] < 2
@@ -148,7 +162,8 @@ def test_a_block_without_data_takes_the_pair_s_survey(model, tmp_path):
         values = raster.read()
         values[:, :, 180:] = 0
         raster.write(values)
-    result = run(Dates("town", before, after), tmp_path / "out", model, survey_block=BLOCK)
+    dates = Dates("town", before, after)
+    result = area([dates], tmp_path / "out", model, probability=True, survey_block=BLOCK)
     assert not result.failed
     said = json.loads((tmp_path / "out" / "manifest.json").read_text())["pairs"][0]
     assert [block["own"] for block in said["blocks"]] == [True, True, False] * 2
@@ -157,19 +172,17 @@ def test_a_block_without_data_takes_the_pair_s_survey(model, tmp_path):
     assert not np.isnan(found[10:190, 10:180]).any()
 
 
-def test_other_blocks_are_another_job(uneven, model, tmp_path):
-    run(uneven, tmp_path, model, survey_block=BLOCK)
+def test_other_blocks_are_another_job(uneven, blended, model, tmp_path):
     with pytest.raises(WriteError, match=r"another survey_block \(100, now None\)"):
-        run(uneven, tmp_path, model)
+        run(uneven, blended, model)
     with pytest.raises(ConfigError, match="survey_block is 50, must be at least 64"):
         run(uneven, tmp_path / "other", model, survey_block=50)
 
 
 def test_tiles_in_several_blocks_are_counted_for_each():
     scene = PlacedDates(Dates("a", "b", "c"), Grid(None, rasterio.Affine.identity(), 300, 200))
-    units = list(cut(scene, 64))
-    options = OPTIONS
-    once = blocks.count_tiles(scene, units, options)
-    several = blocks.count_tiles(scene, units, options, BLOCK)
+    pieces = list(cut(scene, 64))
+    once = blocks.count_tiles(scene, pieces, OPTIONS)
+    several = blocks.count_tiles(scene, pieces, OPTIONS, BLOCK)
     assert once < several < 3 * once
-    assert blocks.count_tiles(scene, units, options, 1000) == once
+    assert blocks.count_tiles(scene, pieces, OPTIONS, 1000) == once

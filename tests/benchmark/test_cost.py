@@ -12,6 +12,7 @@ from adadino.benchmark.cost import count_flops, ffn_ms, gflops
 from adadino.config import Config, preset
 from adadino.model.adadino import AdaDINO
 from adadino.model.backbone import Backbone
+from adadino.peers import scan
 from tests.conftest import with_backbone, with_bscs, with_cgla, with_cpgr
 
 VITL = preset("vitl16")
@@ -75,6 +76,19 @@ def test_a_transposed_convolution_costs_what_its_opposite_does():
     up = count_flops(lambda: F.conv_transpose2d(narrow, weight, stride=2))
     down = count_flops(lambda: F.conv2d(wide, weight, stride=2))
     assert up == down == 2 * (6 * 5 * 7) * (4 * 2 * 2)
+
+
+def test_a_scan_costs_the_same_in_one_part_and_in_many():
+    """Real tensors are scanned block by block; on meta tensors, in one."""
+    shapes = ((1, 2, 64, 600), (1, 2, 64, 600), (2, 64, 16), (1, 2, 16, 600), (1, 2, 16, 600))
+    x, delta, a, b, c = (torch.rand(shape) for shape in shapes)
+    assert len(scan._blocks(x, a)) > 1
+    there = [t.to("meta") for t in (x, delta, a, b, c)]
+    costs = [
+        count_flops(lambda given=given: scan.selective_scan(*given))
+        for given in ((x, delta, a, b, c), there)
+    ]
+    assert costs[0] == costs[1] > 0
 
 
 def test_bigger_images_cost_more_by_their_tokens():

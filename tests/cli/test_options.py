@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Annotated
 
 import pytest
@@ -10,7 +10,7 @@ import typer
 from typer.testing import CliRunner
 
 from adadino.cli.options import Typed, takes_dataclasses, whole_number
-from adadino.schema import Bounds
+from adadino.schema import Bounds, Shown
 
 
 @dataclass(frozen=True)
@@ -21,6 +21,8 @@ class Wish:
     kept: Annotated[bool, "Kept."] = True
     colours: Annotated[tuple[str, ...], "May be given again."] = ()
     pair: Annotated[tuple[int, int] | None, "Two numbers."] = None
+    wait_s: Annotated[int, "Hours.", Bounds(0.5, 9), Shown("wait", 3600)] = 7200
+    words: Annotated[tuple[str, ...], "Made if not given."] = field(default_factory=lambda: ("a",))
     hidden: int = 7
 
 
@@ -47,10 +49,21 @@ def test_defaults_are_the_dataclasss():
 def test_every_field_that_has_a_help_is_an_option():
     code, wish = run(
         *("--name", "a", "--side", "9", "--round-off", "--no-kept", "--pair", "1,2"),
-        *("--colours", "red", "--colours", "blue"),
+        *("--colours", "red", "--colours", "blue", "--wait", "0.5", "--words", "b"),
     )
-    expected = Wish("a", 9, round_off=True, kept=False, colours=("red", "blue"), pair=(1, 2))
-    assert (code, wish) == (0, expected)
+    assert (code, wish) == (
+        0,
+        Wish(
+            "a",
+            9,
+            round_off=True,
+            kept=False,
+            colours=("red", "blue"),
+            pair=(1, 2),
+            wait_s=1800,
+            words=("b",),
+        ),
+    )
 
 
 @pytest.mark.parametrize(
@@ -62,6 +75,8 @@ def test_every_field_that_has_a_help_is_an_option():
         ("--name", "a", "--hidden", "8"),
         ("--name", "a", "--no-round-off"),
         ("--name", "a", "--pair", "1,x"),
+        ("--name", "a", "--wait", "0.25"),  # bounds are in the option's unit
+        ("--name", "a", "--wait-s", "1800"),
     ],
 )
 def test_what_the_field_does_not_allow_is_a_wrong_command_line(arguments):

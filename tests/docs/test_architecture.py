@@ -59,3 +59,7 @@ def test_there_are_five_walks_and_ten_lookups():
     assert len(lookups) == 10
     for line in lookups:
         assert len(re.findall(r"`adadino/[\w/]+\.py`|\]\(#", line)) == 1, line
+
+
+def test_the_readme_is_read_in_three_minutes():
+    assert len((ROOT / "README.md").read_text(encoding="utf-8").split()) <= 700

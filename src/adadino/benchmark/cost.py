@@ -77,18 +77,18 @@ def count_flops(run: Callable[[], Any]) -> int:
     return counter.flops
 
 
-def gflops(config: Config, *, k: int | None = None, size: int = 256) -> float:
+def gflops(model: Config | Detector, *, k: int | None = None, size: int = 256) -> float:
     """GFLOPs of one forward pass over one pair.
 
     Args:
-        config: The model.
+        model: The configuration, or what was made of it on the meta device.
         k: FFN chunks to execute, if not the configuration's.
         size: Side of the square input in pixels.
     """
     with torch.device("meta"):
-        model = new_model(config).eval()
+        network = (new_model(model) if isinstance(model, Config) else model).eval()
         image = torch.empty(1, 3, size, size)
-        return count_flops(lambda: model(image, image, k=k)) / 1e9
+        return count_flops(lambda: network(image, image, k=k)) / 1e9
 
 
 @contextmanager

@@ -53,11 +53,11 @@ def command(
 
     seed = DEMO_SEED if seed is None else seed
     _claim(output)
-    truth = None
-    if pair is None:
-        before, after, truth = write_geotiff_pair(output, seed, size or DEMO_SIZE, HELD_OUT)
-    else:
-        before, after = (Path(path) for path in pair)
+    before, after, truth = (
+        write_geotiff_pair(output, seed, size or DEMO_SIZE, HELD_OUT)
+        if pair is None
+        else (*map(Path, pair), None)
+    )
     with progress("predicting", quiet=quiet or json) as report:
         result = predict_scene(
             before,
@@ -73,18 +73,21 @@ def command(
     if truth is None:
         _remove_truth(output, before, after)
     scores = {} if truth is None else _score(result, truth)
-    picture = output / "demo.png"
-    _draw(result, truth, picture)
+    _draw(result, truth, output / "demo.png")
     if json:
         made = [] if truth is None else [before, after, truth]
-        said = {name: scores.get(name) for name in ("f1", "iou")} | {"model": model}
-        said |= {"change_fraction": result.change_fraction, "polygons": len(result.polygons)}
-        outputs = [*made, *result.outputs, picture]
-        print_json(said | {"warnings": result.warnings, "outputs": outputs})
+        outputs = [*made, *result.outputs, output / "demo.png"]
+        print_json(_facts(result, scores) | {"model": model, "outputs": outputs})
         return
     place = f"{before}, {after}" if truth is None else "A synthetic place at two dates"
     _say_found(place, result, scores, unseen=_is_unseen(model, seed))
     _say_next(before, after, output, model)
+
+
+def _facts(result: SceneResult, scores: dict[str, Any]) -> dict[str, Any]:
+    """What --json prints of the result."""
+    said = {name: scores.get(name) for name in ("f1", "iou")} | {"warnings": result.warnings}
+    return said | {"change_fraction": result.change_fraction, "polygons": len(result.polygons)}
 
 
 def _say_found(place: str, result: SceneResult, scores: dict[str, Any], *, unseen: bool) -> None:

@@ -89,7 +89,7 @@ def model_facts(
         "k": None if bscs is None else bscs.k,
         "chunks": None if bscs is None else bscs.chunks,
         "size": size,
-        "gflops": round(gflops(config, size=size), 3),
+        "gflops": round(gflops(network, size=size), 3),
         "weights": {
             "source": config.backbone.weights,
             "fingerprint": config.backbone.fingerprint,

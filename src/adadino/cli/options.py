@@ -8,6 +8,7 @@ The field has the name, the type, the default and the help, so each stands in on
 
     half: Annotated[bool, "Weights in float16."] = False              # --half
     size: Annotated[int, "Side in pixels.", Bounds(1)] = 256          # --size 256, refuses 0
+    wait_s: Annotated[float, "Hours.", Shown("wait", 3600)] = 60.0    # --wait 0.5
 """
 
 from __future__ import annotations
@@ -19,6 +20,8 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Annotated, Any, NamedTuple, get_args, get_origin, get_type_hints
 
 import typer
+
+from adadino.schema import Bounds, Shown
 
 Backbone = Annotated[
     str | None, typer.Option(help="Backbone weights, if not where the model says.")
@@ -75,8 +78,7 @@ def takes_dataclasses(**typed: Typed) -> Callable[[Command], Command]:
         def run(**given: Any) -> None:
             for name, (kind, options) in groups.items():
                 values = {option.name: given.pop(option.name) for option in options}
-                lists = {k: tuple(v) for k, v in values.items() if isinstance(v, list)}
-                given[name] = kind(**values | lists)
+                given[name] = kind(**dict(_field_values(kind, values)))
             command(**given)
 
         run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
@@ -94,22 +96,56 @@ def _options(cls: Any, typed: Mapping[str, Typed]) -> Iterator[inspect.Parameter
             continue
         default: Any = field.default
         kind, text, *more = get_args(hints[field.name])
-        name = field.name.replace("_", "-")
-        option = typer.Option(f"--{name}/--no-{name}" if default is True else f"--{name}")
+        shown = _shown(field.name, more)
+        option = typer.Option(
+            f"--{shown.name}/--no-{shown.name}" if default is True else f"--{shown.name}"
+        )
         option.help = text
         for bounds in more:
-            option.min, option.max = bounds
+            if isinstance(bounds, Bounds):
+                option.min, option.max = bounds
+        several = get_origin(kind) is tuple and get_args(kind)[1:] == (...,)
         if field.name in typed:
             kind = str | None
             option.parser, option.metavar, option.show_default = typed[field.name]
-        elif get_origin(kind) is tuple and get_args(kind)[1:] == (...,):  # may be given again
-            kind, default = list[get_args(kind)[0]], list(default)  # type: ignore[misc]
+        elif several:  # may be given again
+            kind = list[get_args(kind)[0]]  # type: ignore[misc]
+        if field.default_factory is not dataclasses.MISSING:
+            kind, default = kind | None, None
+        elif default is dataclasses.MISSING:
+            default = inspect.Parameter.empty
+        elif several:
+            default = list(default)
+        elif shown.unit != 1:
+            kind, default = float, default / shown.unit
         yield inspect.Parameter(
             field.name,
             inspect.Parameter.KEYWORD_ONLY,
-            default=inspect.Parameter.empty if default is dataclasses.MISSING else default,
+            default=default,
             annotation=Annotated[kind, option],
         )
+
+
+def _shown(name: str, more: list[Any]) -> Shown:
+    """How a field's option is called, and in which unit it is given."""
+    given = (one for one in more if isinstance(one, Shown))
+    return next(given, Shown(name.replace("_", "-")))
+
+
+def _field_values(cls: Any, given: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
+    """The values of a dataclass's fields for what was typed."""
+    hints = get_type_hints(cls, include_extras=True)
+    for field in dataclasses.fields(cls):
+        if field.name not in given:
+            continue
+        value, (kind, _, *more) = given[field.name], get_args(hints[field.name])
+        if value is None and field.default_factory is not dataclasses.MISSING:
+            continue
+        if isinstance(value, list):
+            value = tuple(value)
+        elif (unit := _shown(field.name, more).unit) != 1:
+            value = kind(value * unit)
+        yield field.name, value
 
 
 def whole_number(text: str) -> int:

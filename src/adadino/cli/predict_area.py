@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 import tempfile
+from dataclasses import asdict, dataclass
 from json import dumps
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -16,11 +17,52 @@ from adadino.cli.options import Backbone, Json, Model, Quiet
 from adadino.cli.output import print_json, progress
 from adadino.cli.scene import takes_scene_options
 from adadino.scene.options import SceneOptions
+from adadino.schema import Bounds
 
 if TYPE_CHECKING:
-    from adadino.area.cost import Cost, Prices
+    from adadino.area.cost import Cost
     from adadino.area.run import AreaResult
-    from adadino.area.units import Dates, PlacedDates
+
+
+@dataclass(frozen=True)
+class Workers:
+    """Who computes."""
+
+    ray_address: Annotated[str | None, "A Ray cluster to join; without it one starts here."] = None
+    workers: Annotated[
+        int | None, "One per GPU, or by processors; 0 works here, without Ray.", Bounds(0)
+    ] = None
+    threads: Annotated[
+        int | None, "Threads of a worker on the CPU; as many as predict uses.", Bounds(1)
+    ] = None
+    device: Annotated[str, "auto, cpu, cuda."] = "auto"
+
+
+@dataclass(frozen=True)
+class Product:
+    """What the region is cut into and what is kept of it."""
+
+    unit: Annotated[int, "Side of a work unit in pixels."] = UNIT
+    survey_block: Annotated[
+        int,
+        "Pixels of a block with its own stretch, shift and chunks; 0: one for all.",
+        Bounds(0),
+    ] = 0
+    probability: Annotated[bool, "Keep the probabilities, too."] = False
+    web_map: Annotated[bool, "Write the mask as PMTiles, too."] = False
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What is only counted, and by which figures."""
+
+    dry_run: Annotated[bool, "Print units, GPU-hours and bytes; do nothing."] = False
+    rate: Annotated[float | None, "Tiles a second on one GPU, for --dry-run.", Bounds(1e-6)] = None
+    like: Annotated[str | None, "--out of a finished region of the same kind, for --dry-run."] = (
+        None
+    )
+    gpu_price: Annotated[float, "Price of a GPU-hour.", Bounds(0)] = 0.0
+    gb_price: Annotated[float, "Price of a GB read or written.", Bounds(0)] = 0.0
 
 
 @takes_scene_options
@@ -41,43 +83,10 @@ def command(
     ] = False,
     model: Model = "tiny",
     backbone: Backbone = None,
-    ray_address: Annotated[
-        str | None, typer.Option(help="A Ray cluster to join; without it one starts here.")
-    ] = None,
-    workers: Annotated[
-        int | None,
-        typer.Option(min=0, help="One per GPU, or by processors; 0 works here, without Ray."),
-    ] = None,
-    threads: Annotated[
-        int | None,
-        typer.Option(min=1, help="Threads of a worker on the CPU; as many as predict uses."),
-    ] = None,
-    unit: Annotated[int, typer.Option(help="Side of a work unit in pixels.")] = UNIT,
-    survey_block: Annotated[
-        int,
-        typer.Option(
-            min=0, help="Pixels of a block with its own stretch, shift and chunks; 0: one for all."
-        ),
-    ] = 0,
-    dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Print units, GPU-hours and bytes; do nothing.")
-    ] = False,
-    rate: Annotated[
-        float | None, typer.Option(min=1e-6, help="Tiles a second on one GPU, for --dry-run.")
-    ] = None,
-    like: Annotated[
-        str | None, typer.Option(help="--out of a finished region of the same kind, for --dry-run.")
-    ] = None,
-    gpu_price: Annotated[float, typer.Option(min=0, help="Price of a GPU-hour.")] = 0.0,
-    gb_price: Annotated[float, typer.Option(min=0, help="Price of a GB read or written.")] = 0.0,
-    probability: Annotated[
-        bool, typer.Option("--probability", help="Keep the probabilities, too.")
-    ] = False,
-    web_map: Annotated[
-        bool, typer.Option("--web-map", help="Write the mask as PMTiles, too.")
-    ] = False,
+    product: Product,
     settings: SceneOptions,
-    device: Annotated[str, typer.Option(help="auto, cpu, cuda.")] = "auto",
+    workers: Workers,
+    plan: Plan,
     verify: Annotated[
         bool, typer.Option("--verify", help="Compare checksums of finished units, too.")
     ] = False,
@@ -99,42 +108,24 @@ def command(
     from adadino.area.mosaic import as_mosaics
     from adadino.area.pairs import read_pairs
 
-    if dry_run:
-        from adadino.area.cost import Prices, find_limits
-
-        prices = Prices(gpu_price, gb_price)
-        with tempfile.TemporaryDirectory() as folder:  # nothing is written to the real one
-            found = as_mosaics(pairs, Path(folder)) if mosaic else read_pairs(pairs)
-            scenes, cost, broken = _estimate(
-                found, settings, unit, survey_block, probability, rate, like, prices
-            )
-            limits = list(find_limits(scenes, cost, settings, out, survey_block))
-        _print_cost(len(scenes), cost, broken, limits, own_rate=rate is not None, json=json)
+    if plan.dry_run:
+        _rehearse(pairs, out, product, settings, plan, mosaic=mosaic, json=json)
         return
-    found = as_mosaics(pairs, out) if mosaic else read_pairs(pairs)
     with progress("units", quiet=quiet or json or watch) as report:
         result = predict_area(
-            found,
+            as_mosaics(pairs, out) if mosaic else read_pairs(pairs),
             out,
             model,
             backbone=backbone,
             options=settings,
-            probability=probability,
-            web_map=web_map,
-            unit=unit,
-            survey_block=survey_block,
-            workers=workers,
-            ray_address=ray_address,
-            threads=threads,
-            device=device,
             verify=verify,
             overwrite=overwrite,
             progress=report,
             watch=_print_line if watch else None,
+            **asdict(product),
+            **asdict(workers),
         )
     _print_result(result, json=json)
-    if result.failed:
-        raise typer.Exit(1)
 
 
 def _print_line(figures: dict[str, object]) -> None:
@@ -143,7 +134,7 @@ def _print_line(figures: dict[str, object]) -> None:
 
 
 def _print_result(result: AreaResult, *, json: bool) -> None:
-    """What was found, and what failed."""
+    """Say what was found and what failed; exit with 1 if something did."""
     if json:
         names = ("outputs", "units", "predicted", "failed", "change_fraction")
         facts = {name: getattr(result, name) for name in names}
@@ -166,38 +157,42 @@ def _print_result(result: AreaResult, *, json: bool) -> None:
             "them again.",
             err=True,
         )
+        raise typer.Exit(1)
 
 
-def _estimate(
-    pairs: list[Dates],
+def _rehearse(
+    source: str,
+    out: str,
+    product: Product,
     options: SceneOptions,
-    side: int,
-    survey_block: int,
-    probability: bool,
-    rate: float | None,
-    like: str | None,
-    prices: Prices,
-) -> tuple[list[PlacedDates], Cost, dict[str, str]]:
-    """Count what the job would take; also the pairs, and those that cannot be opened."""
+    plan: Plan,
+    *,
+    mosaic: bool,
+    json: bool,
+) -> None:
+    """Count what the job would take, and name the pairs that cannot be opened."""
     from adadino.area.blocks import check_side
-    from adadino.area.cost import RATE, estimate, read_likeness
+    from adadino.area.cost import RATE, Prices, estimate, find_limits, read_likeness
+    from adadino.area.mosaic import as_mosaics
+    from adadino.area.pairs import read_pairs
     from adadino.area.units import cut, open_scenes
 
-    check_side(survey_block)
-    scenes, broken = open_scenes(pairs, options)
-    units = [unit for scene in scenes for unit in cut(scene, side)]
-    known = read_likeness(like) if like else None
-    cost = estimate(
-        scenes,
-        units,
-        options,
-        probability=probability,
-        survey_block=survey_block,
-        rate=rate or RATE,
-        like=known,
-        prices=prices,
-    )
-    return scenes, cost, broken
+    check_side(product.survey_block)
+    with tempfile.TemporaryDirectory() as folder:  # nothing is written to the real one
+        found = as_mosaics(source, Path(folder)) if mosaic else read_pairs(source)
+        scenes, broken = open_scenes(found, options)
+        cost = estimate(
+            scenes,
+            [unit for scene in scenes for unit in cut(scene, product.unit)],
+            options,
+            probability=product.probability,
+            survey_block=product.survey_block,
+            rate=plan.rate or RATE,
+            like=read_likeness(plan.like) if plan.like else None,
+            prices=Prices(plan.gpu_price, plan.gb_price),
+        )
+        limits = list(find_limits(scenes, cost, options, out, product.survey_block))
+    _print_cost(len(scenes), cost, broken, limits, own_rate=plan.rate is not None, json=json)
 
 
 def _print_cost(
@@ -210,8 +205,6 @@ def _print_cost(
     json: bool,
 ) -> None:
     """What the job would take, and what will break."""
-    from dataclasses import asdict
-
     if json:
         print_json({**asdict(cost), "pairs": pairs, "failed": broken, "limits": limits})
     else:

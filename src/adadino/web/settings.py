@@ -10,24 +10,30 @@ import re
 import sys
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Literal
+from typing import Annotated
 from urllib.parse import urlsplit
 
 from adadino.errors import ConfigError
+from adadino.runtime.protocol import EngineName
+from adadino.scene.options import SceneOptions
+from adadino.schema import Bounds, Shown
 from adadino.training.adapt.options import AdaptOptions
 
 LEAST_TOKEN = 12
 """Characters of a token: fewer could be guessed."""
+GB = 2**30
 
 
 @dataclass(frozen=True)
 class Limits:
-    """What the server takes from strangers."""
+    """What the server takes from strangers; an annotated field is an option of `adadino serve`."""
 
-    upload_bytes: int = 4 * 2**30
-    """Both files of a job together."""
-    pixels: int = 1_000_000_000
-    """Of one image."""
+    upload_bytes: Annotated[
+        int, "Most GB of one job's files.", Bounds(0.001), Shown("max-upload", GB)
+    ] = 4 * GB
+    pixels: Annotated[
+        int, "Most million pixels of one image.", Bounds(0.1), Shown("max-pixels", 1e6)
+    ] = 1_000_000_000
     bands: int = 64
     block_bytes: int = 2**29
     """One strip or tile of a file, decoded: what must be in memory at once."""
@@ -36,17 +42,22 @@ class Limits:
     """Jobs in the queue, of all clients together."""
     waiting_each: int = 5
     """Jobs in the queue of one client."""
-    job_s: float = 2 * 3600.0
-    """How long a job may take; one that is estimated to take longer is not taken."""
-    job_memory: int = 16 * 2**30
-    """Memory of the process that computes a job, on the host."""
+    job_s: Annotated[
+        float,
+        "Most hours of one job; one that is estimated to take longer is refused.",
+        Bounds(0.01),
+        Shown("max-job-time", 3600),
+    ] = 2 * 3600.0
+    job_memory: Annotated[
+        int, "Most GB of memory of one job, on the host.", Bounds(0.5), Shown("max-job-memory", GB)
+    ] = 16 * GB
     heavy: int = 2
     """Cuts and downloads at a time: each takes a core and the memory of its polygons."""
     heavy_waiting: int = 16
     """Requests for cuts and downloads that may wait for their turn."""
     heavy_s: float = 300.0
     """How long a cut, a download or a look at an upload may take."""
-    heavy_memory: int = 8 * 2**30
+    heavy_memory: int = 8 * GB
     idle_s: float = 30.0
     """How long a client may send nothing in the middle of a request."""
     upload_s: float = 3600.0
@@ -54,9 +65,10 @@ class Limits:
     connections: int = 400
     connections_each: int = 64
     """Of one address, except this machine's own and those of trusted proxies."""
-    keep_days: float = 30.0
-    keep_bytes: int = 50 * 2**30
-    """All jobs together; when they take more, uploads are refused until some are removed."""
+    keep_days: Annotated[float, "Days after which jobs are removed.", Bounds(0)] = 30.0
+    keep_bytes: Annotated[
+        int, "Most GB of all jobs; then uploads are refused.", Bounds(0), Shown("keep-size", GB)
+    ] = 50 * GB
 
 
 @dataclass(frozen=True)
@@ -91,28 +103,63 @@ class Token:
         return hashlib.sha256(f"{self.name}={self.secret}".encode()).hexdigest()
 
 
+def default_jobs_folder() -> Path:
+    """The user's own place for data that should survive."""
+    if sys.platform == "darwin":
+        base = Path.home() / "Library" / "Application Support"
+    elif os.name == "nt":
+        base = Path(os.environ.get("LOCALAPPDATA") or Path.home() / "AppData" / "Local")
+    else:
+        base = Path(os.environ.get("XDG_DATA_HOME") or Path.home() / ".local" / "share")
+    return base / "adadino" / "jobs"
+
+
+def _given_tokens() -> tuple[str, ...]:
+    """The tokens of the environment."""
+    return tuple(os.environ.get("ADADINO_TOKEN", "").splitlines())
+
+
 @dataclass(frozen=True)
 class Settings:
-    """How `adadino serve` was started."""
+    """How `adadino serve` was started; an annotated field is an option, with its help."""
 
-    jobs: Path
+    jobs: Annotated[Path, "Where jobs are kept; a folder of the user by default."] = field(
+        default_factory=default_jobs_folder
+    )
+    host: Annotated[str, "Address; others than loopback need --token."] = "127.0.0.1"
+    port: Annotated[int, "Port; 0 for any free one.", Bounds(0, 65535)] = 8000
     models: tuple[ModelChoice, ...] = (ModelChoice("tiny", "tiny"),)
     backbone: str | None = None
-    host: str = "127.0.0.1"
-    port: int = 8000
-    data: Path | None = None
-    tokens: tuple[str, ...] = ()
-    """Each `NAME=SECRET`, or one secret without a name."""
-    trusted_proxies: tuple[str, ...] = ()
-    """Addresses or networks whose `X-Forwarded-For` and `X-Forwarded-Proto` are believed."""
-    basemap: str | None = None
+    data: Annotated[Path | None, "Folder of images to choose from."] = None
+    tokens: Annotated[
+        tuple[str, ...],
+        "Secret that clients must send, or NAME=SECRET; may be given several times. "
+        "Also a line each in ADADINO_TOKEN.",
+        Shown("token"),
+    ] = field(default_factory=_given_tokens)
+    trusted_proxies: Annotated[
+        tuple[str, ...],
+        "Address or network of a proxy whose X-Forwarded-For and X-Forwarded-Proto are believed.",
+        Shown("trusted-proxy"),
+    ] = ()
+    basemap: Annotated[str | None, "Web Mercator tiles to show below: https://.../{z}/{x}/{y}."] = (
+        None
+    )
+    allowed_hosts: Annotated[
+        tuple[str, ...],
+        "A name the server may be reached by, behind a proxy.",
+        Shown("allow-host"),
+    ] = ()
+    allowed_origins: Annotated[
+        tuple[str, ...],
+        "Another site whose pages may use the API (CORS): https://maps.example.",
+        Shown("allow-origin"),
+    ] = ()
     device: str = "auto"
-    engine: Literal["auto", "off", "bf16", "fp8", "int8"] = "auto"
-    """As in `SceneOptions`."""
-    allowed_hosts: tuple[str, ...] = ()
-    allowed_origins: tuple[str, ...] = ()
-    """Other sites whose pages may use the API (CORS): `https://maps.example`. None by default."""
-    demo: bool = True
+    engine: Annotated[EngineName, "Inference engine: auto is bf16 on a GPU, else off."] = (
+        SceneOptions.engine
+    )
+    demo: Annotated[bool, "Open on a demo pair."] = True
     adapt: AdaptOptions = field(default_factory=AdaptOptions)
     """How judged jobs make models."""
     limits: Limits = field(default_factory=Limits)
@@ -212,14 +259,3 @@ def _is_template(address: str) -> bool:
     clean = address.isascii() and address.isprintable() and not set(" ;,'\"") & set(address)
     marks = all(mark in address for mark in ("{z}", "{x}", "{y}"))
     return clean and marks and urlsplit(address).scheme in ("http", "https")
-
-
-def default_jobs_folder() -> Path:
-    """The user's own place for data that should survive."""
-    if sys.platform == "darwin":
-        base = Path.home() / "Library" / "Application Support"
-    elif os.name == "nt":
-        base = Path(os.environ.get("LOCALAPPDATA") or Path.home() / "AppData" / "Local")
-    else:
-        base = Path(os.environ.get("XDG_DATA_HOME") or Path.home() / ".local" / "share")
-    return base / "adadino" / "jobs"
