@@ -84,7 +84,8 @@ def test_two_folders_are_one_range_and_unknown_if_one_is(tmp_path):
 def test_the_look_is_that_of_nearly_all_tiles():
     generator = np.random.default_rng(1)
     images = [
-        generator.integers(0, 100 + number, (3, 256, 256), np.uint8) for number in range(LEAST_TILES)
+        generator.integers(0, 100 + number, (3, 256, 256), np.uint8)
+        for number in range(LEAST_TILES)
     ]
     found = look_of_all(images)
     looks = [look_of(image.astype(np.float32) / 255)["brightness"] for image in images]
