@@ -100,6 +100,8 @@ def save(
     said = {**(extra or {}), "format": FORMAT, "model": schema.to_dict(model.config)}
     if model.ancestors:
         said["ancestors"] = list(model.ancestors)
+    if model.domain is not None:
+        said.setdefault("domain", model.domain.as_card())
     if model.temperature != 1.0:
         said["calibration"] = {**said.get("calibration", {}), "temperature": model.temperature}
     # Both files are complete before either takes its place: they must agree.

@@ -51,8 +51,8 @@ LOOKS = {
 class Domain:
     """What a model was trained on."""
 
-    resolution: Range
-    """The finest and the coarsest pixels, in metres on the ground."""
+    resolution: Range | None
+    """The finest and the coarsest pixels, in metres on the ground; None where nothing says it."""
     look: Mapping[str, Range]
     """For each of `LOOKS`, what nearly all training tiles show."""
 
@@ -68,13 +68,14 @@ class Domain:
             return None
         try:
             look = {name: _range(span) for name, span in dict(said.get("look", {})).items()}
-            domain = cls(_range(said["resolution_m"]), look)
+            resolution = said["resolution_m"]
+            domain = cls(None if resolution is None else _range(resolution), look)
         except (AttributeError, KeyError, TypeError, ValueError) as error:
             raise WeightsError(
                 f"{source} says that its domain is {said!r:.200}, which is no range of ground "
                 "resolution; write resolution_m as two numbers of metres, or leave domain out."
             ) from error
-        if not domain.resolution[0] > 0:
+        if domain.resolution is not None and not domain.resolution[0] > 0:
             raise WeightsError(
                 f"{source} says that it is for pixels of {domain.resolution[0]} m; write "
                 "resolution_m as two positive numbers of metres, or leave domain out."
@@ -84,16 +85,28 @@ class Domain:
     def as_card(self) -> dict[str, Any]:
         """The same as a card holds it."""
         look = {name: list(span) for name, span in self.look.items()}
-        return {"resolution_m": list(self.resolution), "look": look}
+        known = None if self.resolution is None else list(self.resolution)
+        return {"resolution_m": known, "look": look}
+
+    def joined(self, other: Domain) -> Domain:
+        """The range of a model that learned from both; of one's resolution alone if it says so."""
+        known = [one.resolution for one in (self, other) if one.resolution is not None]
+        names = self.look if self.look.keys() == other.look.keys() else {}
+        look = {name: _hull([self.look[name], other.look[name]]) for name in names}
+        return Domain(_hull(known) if known else None, look or self.look or other.look)
 
     @property
     def text(self) -> str:
         """The range of resolution for people: 0.5 to 2 m."""
+        if self.resolution is None:
+            return "unknown resolution"
         low, high = self.resolution
         return f"{low:g} m" if low == high else f"{low:g} to {high:g} m"
 
     def times_outside(self, metres: float) -> float:
-        """How many times finer or coarser than the range pixels are; 1 inside."""
+        """How many times finer or coarser than the range pixels are; 1 inside, or without one."""
+        if self.resolution is None:
+            return 1.0
         low, high = self.resolution
         return max(1.0, low / metres, metres / high)
 
@@ -127,7 +140,8 @@ class Fit:
 
     def as_json(self) -> dict[str, Any]:
         """What --json and the page tell."""
-        known = None if self.domain is None else list(self.domain.resolution)
+        said = None if self.domain is None else self.domain.resolution
+        known = None if said is None else list(said)
         return {
             "resolution_m": None if self.metres is None else round(self.metres, 4),
             "range_m": known,
@@ -164,10 +178,11 @@ def judge(
     if times <= NEAR:
         return Fit(metres, domain)
     enlarged = f" (enlarged to {metres_text(metres)})" if coarser > NEAR * metres else ""
+    assert domain.resolution is not None, "without a range nothing is outside"
     text = (
         f"the images have {metres_text(coarser)} pixels{enlarged}, {times:.1f} times outside the "
         f"{domain.text} that the model was trained on: what it finds, or does not find, is not "
-        f"reliable; {_way_out(domain, coarser, enlarged=bool(enlarged))}"
+        f"reliable; {_way_out(domain.resolution, coarser, enlarged=bool(enlarged))}"
     )
     if times > FAR and not any_too:
         raise InputError(f"{text}; use --any-resolution to predict all the same.")
@@ -179,8 +194,8 @@ def metres_text(metres: float | None) -> str:
     return "unknown" if metres is None else f"{metres:.3g} m"
 
 
-def _way_out(domain: Domain, metres: float, *, enlarged: bool) -> str:
-    low, high = domain.resolution
+def _way_out(known: Range, metres: float, *, enlarged: bool) -> str:
+    low, high = known
     if metres < low:
         return f"resample them with --gsd {low:g}"
     for name, other in bundled_domains().items():
@@ -245,6 +260,11 @@ def strange_looks(domain: Domain, name: str, looks: Sequence[Mapping[str, float]
         f"{name} does not look like the model's training images: {', '.join(found)}; check --bands "
         "and --scale, or train a model on such images."
     ]
+
+
+def _hull(ranges: Sequence[Range]) -> Range:
+    """The smallest range that holds all of them."""
+    return min(low for low, _ in ranges), max(high for _, high in ranges)
 
 
 def _range(values: Any) -> Range:

@@ -23,7 +23,7 @@ from adadino.errors import ConfigError, WeightsError
 from adadino.files import write_atomic
 from adadino.metrics import Confusion, Histogram, confusion_counts
 from adadino.reporting import pictures
-from adadino.reporting.tables import csv_text
+from adadino.reporting.tables import csv_text, name_cell
 
 Progress = Callable[[int, int, str], None]
 
@@ -103,7 +103,7 @@ class Evaluation:
 
     def write_rows(self, path: Path | str) -> None:
         """Write the per-tile scores as CSV."""
-        rows = ({"name": one.name, **one.confusion.as_dict()} for one in sorted(self.rows))
+        rows = ({"name": name_cell(one.name), **one.confusion.as_dict()} for one in sorted(self.rows))
         write_atomic(path, csv_text(["name", *Confusion().as_dict()], rows))
 
 

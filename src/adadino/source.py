@@ -63,6 +63,17 @@ def find_checkpoint(source: str | PathLike[str]) -> Path:
     )
 
 
+def short_name(source: str | PathLike[str]) -> str:
+    """What people call a model: tiny, someone/model, or the end of its path: run/best, mine."""
+    path = Path(source)
+    if not os.path.exists(path):  # noqa: PTH110, pathlib raises for names that are too long
+        return str(source)
+    if path.name == WEIGHTS:
+        path = path.parent
+    path = path.resolve()
+    return "/".join(path.parts[-2:]) if path.name in ("best", "final") else path.name
+
+
 def _refuse_others(path: Path) -> None:
     """Refuse files that are no checkpoints, by their endings."""
     if path.suffix == ".ckpt":  # what training resumes from

@@ -36,6 +36,10 @@ def test_areas_are_judged_by_key_and_the_verdicts_come_back(qgis, command, found
     assert said["results"]["POLYGON_COUNT"] == 4
     assert said["groups"]["Review of to judge"][0]["renderer"] == "categorizedSymbol"
     assert said["panel"].startswith("0 of 4 judged")
+    text, *formats = said["shown"]
+    assert "note <img src=" in text  # letters, as formats say, and not too many
+    assert len(text) < 400
+    assert formats == [0, 0]  # Qt.PlainText
     assert said["after"] == "2 of 4 judged: 1 right, 1 wrong, 0 unsure"
     assert said["end"] == "2 of 4 judged: 1 right, 0 wrong, 1 unsure"
     assert said["views"] > 1  # the map flies along

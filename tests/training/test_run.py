@@ -16,6 +16,7 @@ from PIL import Image
 
 from adadino.checkpoint import load
 from adadino.data.folder import PairFolder, fingerprint
+from adadino.domain import Domain
 from adadino.errors import (
     AdaDINOError,
     BackboneWarning,
@@ -130,6 +131,20 @@ def test_the_card_holds_measured_figures(trained):
         assert f"{100 * best[name]:.2f}" in card
     assert fingerprint(PairFolder(config_root(trained), "val").pairs) in card
     assert max(len(line) for line in card.splitlines()) < 200
+
+
+def test_the_model_and_its_card_hold_what_it_was_trained_on(trained, data, tmp_path):
+    assert load(trained.folder / "best").domain == Domain(None, {})  # nothing says it: nine tiles
+    assert "Ground resolution: not known" in (trained.folder / "card.md").read_text()
+    said = run(data, tmp_path / "run", "train.epochs=1", "data.resolution=[0.5, 2]")
+    for name in ("best", "final"):
+        assert load(said.folder / name).domain == Domain((0.5, 2.0), {})
+        assert read_settings(said.folder / name)["domain"]["resolution_m"] == [0.5, 2.0]
+    assert "Ground resolution: 0.5 to 2 m." in (said.folder / "card.md").read_text()
+    # What the card says is not what is learned: a run may go on with a better word.
+    assert run(data, tmp_path / "run", "train.epochs=1", "data.resolution=[0.5, 1]").resumed
+    with pytest.raises(ConfigError, match=r"data.resolution is 2, 0.5; give the finest"):
+        config(data, tmp_path / "run", "data.resolution=[2, 0.5]")
 
 
 def config_root(result):

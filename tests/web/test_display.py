@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import warnings
 
 import numpy as np
 import pyproj
 import pytest
+import rasterio
 import shapely
 from affine import Affine
 from rasterio.crs import CRS
@@ -66,8 +68,8 @@ def test_the_way_to_the_basemap_is_right_to_a_pixel(epsg, transform):
     assert np.abs(evaluate(shown.mercator["inverse"], wanted) - points).max() < shown.resolution
 
 
-def cut(folder, shown):
-    change.write_cut(folder, shown, folder / "cut.json", threshold=0.5)
+def cut(folder, shown, min_area=0.0):
+    change.write_cut(folder, shown, folder / "cut.json", threshold=0.5, min_area=min_area)
     return read_cut(folder / "cut.json")
 
 
@@ -88,11 +90,42 @@ def test_outlines_of_large_scenes_are_coarse_and_in_the_right_place(tmp_path, mo
     lengths = ("area_m2", "perimeter_m") if crs else ("area_px", "perimeter_px")
     for name in lengths:
         assert other["properties"][name] == pytest.approx(one["properties"][name])
-    shares = [
-        json.loads(found.as_geojson(shown, threshold=0.5, min_area=0.0))["change_fraction"]
-        for found in (exact, coarse)
-    ]
+    shares = [found.change_fraction for found in (exact, coarse)]
     assert shares == [pytest.approx(60 * 40 / (300 * 200))] * 2
+
+
+@pytest.mark.parametrize("pixels", [10**6, 200 * 300 // 4])
+@pytest.mark.parametrize("crs", [UTM, None])
+def test_the_smallest_polygon_is_one_rule_for_all_that_is_shown(tmp_path, monkeypatch, crs, pixels):
+    chance = np.zeros((300, 200), np.float32)
+    chance[100:160, 40:100] = 0.9  # a large change,
+    chance[120:126, 60:66] = 0.1  # with a small hole
+    chance[140:160, 60:90] = 0.1  # and a large one
+    chance[160:164, 40:100] = 0.9
+    chance[10:16, 10:16] = 0.9  # a small change
+    transform = Affine(2, 0, 1000, 0, -2, 9000) if crs else Affine.identity()
+    shown = lay_out(Grid(crs, transform, 200, 300))
+    with raster_writer(tmp_path / "probability.tif", shown.grid, PROBABILITY) as out:
+        out.write(0, chance)
+    monkeypatch.setattr(change, "SCREEN_PIXELS", pixels)
+    unit = 4.0 if crs else 1.0
+    asked = {"threshold": 0.5, "min_area": 100 * unit}
+    found = cut(tmp_path, shown, 100 * unit)
+    wanted = 64 * 60 - 20 * 30
+    (one,) = found.features
+    assert len(one["geometry"]["coordinates"]) == 2  # the outline and the large hole
+    assert found.count == 1
+    assert found.area == pytest.approx(wanted * unit)
+    assert found.change_fraction == pytest.approx(wanted / (300 * 200))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # a scene in pixels has no place
+        change.write_mask(tmp_path, shown, tmp_path / "mask.tif", **asked)
+        change.write_polygons(tmp_path, shown, tmp_path / "found.geojson", **asked)
+        with rasterio.open(tmp_path / "mask.tif") as mask:
+            assert (mask.read(1) == 1).sum() == wanted
+    (feature,) = json.loads((tmp_path / "found.geojson").read_text())["features"]
+    assert feature["properties"]["area_m2" if crs else "area_px"] == pytest.approx(wanted * unit)
+    assert cut(tmp_path, shown).count == 2
 
 
 def test_outlines_on_a_turned_grid_are_pixels(tmp_path):

@@ -8,11 +8,11 @@ from typing import Any, ClassVar
 from qgis.core import (
     QgsProcessing,
     QgsProcessingContext,
-    QgsProcessingFeedback,
     QgsProcessingOutputString,
     QgsProcessingParameterBoolean,
     QgsProcessingParameterFile,
     QgsProcessingParameterFolderDestination,
+    QgsProcessingParameterNumber,
     QgsProcessingParameterRasterLayer,
     QgsProcessingParameterVectorLayer,
 )
@@ -20,7 +20,8 @@ from qgis.core import (
 from ..command.arguments import Call
 from ..command.errors import CommandError
 from .base import CommandAlgorithm
-from .parameters import model
+from .given import Given
+from .parameters import model, optional_number
 
 
 class AdaptModel(CommandAlgorithm):
@@ -61,6 +62,17 @@ class AdaptModel(CommandAlgorithm):
             )
         )
         self.addParameter(model("Model to start from"))
+        self.add_advanced(
+            optional_number(
+                "RESOLUTION",
+                "Side of the tiles' pixels in metres, if they do not say it",
+                least=0.0,
+            )
+        )
+        whole = QgsProcessingParameterNumber.Integer
+        self.add_advanced(
+            optional_number("STEPS", "The most updates of one training", least=1, type=whole)
+        )
         for name, title in (
             ("ANYWAY", "Write the new model even if it is not better"),
             ("OVERWRITE", "Replace a model that is in the folder"),
@@ -79,46 +91,35 @@ class AdaptModel(CommandAlgorithm):
             return False, "Choose a folder for the new model: QGIS deletes temporary ones."
         return super().checkParameterValues(parameters, context)
 
-    def work(
-        self,
-        parameters: dict[str, Any],
-        context: QgsProcessingContext,
-        feedback: QgsProcessingFeedback,
-    ) -> dict[str, Any]:
+    def work(self, given: Given) -> dict[str, Any]:
         """Adapt, and say which model to use."""
-        output = self.parameterAsString(parameters, "OUTPUT", context)
-        call = Call(("adapt",))
-        start = self.model(parameters, context)
+        call, start, data = Call(("adapt",)), given.model(), given.text("DATA")
         call.positional = [start] if start else []
-        data = self.parameterAsString(parameters, "DATA", context)
-        if bool(data) == bool(parameters.get("JUDGED")):
+        if bool(data) == given.has("JUDGED"):
             raise CommandError(
                 "Give either a judged layer with its two images, or a folder of labelled tiles."
             )
         if data:
             call.add("--data", data)
         else:
-            self._judged(call, parameters, context, feedback)
-        call.add("--output", output)
-        call.add("--anyway", self.parameterAsBoolean(parameters, "ANYWAY", context))
-        call.add("--overwrite", self.parameterAsBoolean(parameters, "OVERWRITE", context))
-        facts = self.run_call(call, feedback).facts
+            _judged(call, given)
+        call.add("--output", given.text("OUTPUT"))
+        for name in ("RESOLUTION", "STEPS"):
+            call.add(f"--{name.lower()}", given.number(name))
+        call.add("--anyway", given.flag("ANYWAY"))
+        call.add("--overwrite", given.flag("OVERWRITE"))
+        facts = self.run_call(call, given.feedback).facts
         held = facts.get("held_out") or {}
-        feedback.pushInfo(_sentence(held, facts.get("model")))
+        given.feedback.pushInfo(_sentence(held, facts.get("model")))
         return {"OUTPUT": facts.get("model") or "", "KEPT": facts.get("kept", "")}
 
-    def _judged(
-        self,
-        call: Call,
-        parameters: dict[str, Any],
-        context: QgsProcessingContext,
-        feedback: QgsProcessingFeedback,
-    ) -> None:
-        call.add("--judged", self.judged_file(parameters, "JUDGED", context))
-        for name in ("BEFORE", "AFTER"):
-            if not parameters.get(name):
-                raise CommandError("A judged layer needs both images of its map; choose them.")
-            call.add(f"--{name.lower()}", self.raster(parameters, name, context, feedback)[0])
+
+def _judged(call: Call, given: Given) -> None:
+    call.add("--judged", given.judged_file("JUDGED"))
+    for name in ("BEFORE", "AFTER"):
+        if not given.has(name):
+            raise CommandError("A judged layer needs both images of its map; choose them.")
+        call.add(f"--{name.lower()}", given.raster(name)[0])
 
 
 def _sentence(held: dict[str, Any], path: str | None) -> str:

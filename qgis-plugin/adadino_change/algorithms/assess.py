@@ -7,8 +7,6 @@ from typing import Any
 
 from qgis.core import (
     QgsProcessing,
-    QgsProcessingContext,
-    QgsProcessingFeedback,
     QgsProcessingOutputNumber,
     QgsProcessingParameterFileDestination,
     QgsProcessingParameterRasterLayer,
@@ -17,6 +15,7 @@ from qgis.core import (
 
 from ..command.arguments import Call
 from .base import CommandAlgorithm
+from .given import Given
 
 FIGURES = {
     "OVERALL": ("overall", "Overall accuracy"),
@@ -64,31 +63,26 @@ class AssessAccuracy(CommandAlgorithm):
             self.addOutput(QgsProcessingOutputNumber(name, title))
             self.addOutput(QgsProcessingOutputNumber(f"{name}_MARGIN", f"{title}, plus or minus"))
 
-    def work(
-        self,
-        parameters: dict[str, Any],
-        context: QgsProcessingContext,
-        feedback: QgsProcessingFeedback,
-    ) -> dict[str, Any]:
+    def work(self, given: Given) -> dict[str, Any]:
         """Estimate, and put the figures into the log and the outputs."""
         call = Call(("assess", "estimate"))
-        call.positional = [self.judged_file(parameters, "SAMPLE", context)]
-        report = self.parameterAsFileOutput(parameters, "REPORT", context)
+        call.positional = [given.judged_file("SAMPLE")]
+        report = given.new_file("REPORT")
         call.add("--report", report)
         call.add("--overwrite", bool(report))  # QGIS has asked
-        if report and parameters.get("MASK"):
-            call.add("--map", self.raster(parameters, "MASK", context, feedback)[0])
-        facts = self.run_call(call, feedback).facts
+        if report and given.has("MASK"):
+            call.add("--map", given.raster("MASK")[0])
+        facts = self.run_call(call, given.feedback).facts
         results: dict[str, Any] = {"REPORT": report} if report else {}
         for name, (key, title) in FIGURES.items():
             found = facts.get(key)
             if key in ("users", "producers"):
                 found = (found or {}).get("change")
             if not found:
-                feedback.pushInfo(f"{title}: not known from this sample")
+                given.feedback.pushInfo(f"{title}: not known from this sample")
                 continue
             results[name], results[f"{name}_MARGIN"] = found["value"], found["margin"]
             percent, unit = (1, " m²") if name == "AREA" else (100, " %")
             value, margin = percent * found["value"], percent * found["margin"]
-            feedback.pushInfo(f"{title}: {value:,.1f} ± {margin:,.1f}{unit} (95 % interval)")
+            given.feedback.pushInfo(f"{title}: {value:,.1f} ± {margin:,.1f}{unit} (95 % interval)")
         return results

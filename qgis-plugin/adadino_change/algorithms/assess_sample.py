@@ -7,8 +7,6 @@ from pathlib import Path
 from typing import Any
 
 from qgis.core import (
-    QgsProcessingContext,
-    QgsProcessingFeedback,
     QgsProcessingOutputNumber,
     QgsProcessingParameterNumber,
     QgsProcessingParameterRasterLayer,
@@ -18,6 +16,7 @@ from ..command.arguments import Call
 from ..command.errors import CommandError
 from ..results import dress
 from ..review.style import prepare
+from .given import Given
 from .kept import KeptLayer
 from .parameters import optional_number
 
@@ -60,25 +59,20 @@ class DrawSample(KeptLayer):
         self.add_kept_layer("Pixels to judge")
         self.addOutput(QgsProcessingOutputNumber("PIXEL_COUNT", "Number of pixels to judge"))
 
-    def work(
-        self,
-        parameters: dict[str, Any],
-        context: QgsProcessingContext,
-        feedback: QgsProcessingFeedback,
-    ) -> dict[str, Any]:
+    def work(self, given: Given) -> dict[str, Any]:
         """Draw, and load the layer to judge."""
-        path = self.kept_layer(parameters, context)
+        path = self.kept_layer(given)
         if Path(path).exists():
             raise CommandError(
                 f"{path} exists, and its verdicts would be lost; choose another name."
             )
-        mask, layer = self.raster(parameters, "MASK", context, feedback)
+        mask, layer = given.raster("MASK")
         call = Call(("assess", "sample"), positional=[mask])
         call.add("--output", path)
         for name in ("ERROR", "SIZE", "BUFFER", "SEED"):
-            call.add(f"--{name.lower()}", self.number(parameters, name, context))
-        strata = self.run_call(call, feedback).facts.get("strata", [])
+            call.add(f"--{name.lower()}", given.number(name))
+        strata = self.run_call(call, given.feedback).facts.get("strata", [])
         for one in strata:
-            feedback.pushInfo(f"{one['name']}: {one['sampled']} of {one['pixels']} pixels")
-        dress(context, [path], f"Sample of {layer.name()}", finish=prepare)
+            given.feedback.pushInfo(f"{one['name']}: {one['sampled']} of {one['pixels']} pixels")
+        dress(given.context, [path], f"Sample of {layer.name()}", finish=prepare)
         return {"POLYGONS": path, "PIXEL_COUNT": sum(int(one["sampled"]) for one in strata)}

@@ -13,7 +13,6 @@ from qgis.core import (
     QgsProcessingException,
     QgsProcessingFeedback,
     QgsProcessingParameterDefinition,
-    QgsRasterLayer,
 )
 from qgis.PyQt.QtCore import QCoreApplication, QThread
 from qgis.PyQt.QtGui import QIcon
@@ -23,8 +22,8 @@ from ..command.arguments import Call
 from ..command.errors import CommandError
 from ..command.progress import Line
 from ..command.run import Finished, run_command
-from ..command.sources import check_model, raster_source, vector_file
 from ..settings import the_command
+from .given import Given
 
 ICON = str(Path(__file__).parents[1] / "icon.svg")
 
@@ -78,7 +77,7 @@ class CommandAlgorithm(QgsProcessingAlgorithm):
         """Run; every problem becomes one sentence in the log."""
         feedback = feedback or QgsProcessingFeedback()
         try:
-            return self.work(parameters, context, feedback)
+            return self.work(Given(self, parameters, context, feedback))
         except CommandError as error:
             raise QgsProcessingException(self.in_dialog(str(error))) from error
 
@@ -91,12 +90,7 @@ class CommandAlgorithm(QgsProcessingAlgorithm):
         ]
         return " ".join([text, *hints])
 
-    def work(
-        self,
-        parameters: dict[str, Any],
-        context: QgsProcessingContext,
-        feedback: QgsProcessingFeedback,
-    ) -> dict[str, Any]:
+    def work(self, given: Given) -> dict[str, Any]:
         """Do what the algorithm is for, and return its outputs."""
         raise NotImplementedError
 
@@ -104,74 +98,6 @@ class CommandAlgorithm(QgsProcessingAlgorithm):
         """Add a parameter that the dialog hides at first."""
         parameter.setFlags(parameter.flags() | QgsProcessingParameterDefinition.FlagAdvanced)
         self.addParameter(parameter)
-
-    def number(
-        self, parameters: dict[str, Any], name: str, context: QgsProcessingContext
-    ) -> float | None:
-        """Return a number, or None where the user left it to the command."""
-        if parameters.get(name) in (None, ""):
-            return None
-        return self.parameterAsDouble(parameters, name, context)
-
-    def model(self, parameters: dict[str, Any], context: QgsProcessingContext) -> str:
-        """Return the model that the user chose; empty for the command's own.
-
-        Raises:
-            CommandError: It is gone.
-        """
-        model = self.parameterAsString(parameters, "MODEL", context)
-        if model:
-            check_model(model)
-        return model
-
-    def raster(
-        self,
-        parameters: dict[str, Any],
-        name: str,
-        context: QgsProcessingContext,
-        feedback: QgsProcessingFeedback,
-    ) -> tuple[str, QgsRasterLayer]:
-        """Return what the command opens for a raster parameter, and the layer.
-
-        Raises:
-            CommandError: The command cannot open it.
-        """
-        layer = self.parameterAsRasterLayer(parameters, name, context)
-        if layer is None:
-            raise CommandError(
-                f"{parameters.get(name)!r} is no raster that QGIS opens; choose another image."
-            )
-        source, remark = raster_source(layer.source(), layer.providerType(), layer.name())
-        if remark:
-            feedback.pushInfo(remark)
-        own = layer.dataProvider().crs()
-        if layer.crs() != own:
-            feedback.pushWarning(
-                f"QGIS places {layer.name()} by {layer.crs().authid() or 'a CRS of its own'}, but "
-                f"the file says {own.authid() or 'nothing'}, and the command goes by the file. "
-                "Raster > Projections > Assign Projection writes it into the file."
-            )
-        return source, layer
-
-    def judged_file(
-        self, parameters: dict[str, Any], name: str, context: QgsProcessingContext
-    ) -> str:
-        """Return the file of a layer with verdicts.
-
-        Raises:
-            CommandError: The layer is no file, or verdicts in it are not saved.
-        """
-        layer = self.parameterAsVectorLayer(parameters, name, context)
-        if layer is None:
-            raise CommandError(
-                f"{parameters.get(name)!r} is no layer that QGIS opens; choose another."
-            )
-        if layer.isEditable() and layer.isModified():
-            raise CommandError(
-                f"The layer {layer.name()!r} has edits that are not saved; save them (Layer > Save "
-                "Layer Edits) and run this again."
-            )
-        return vector_file(layer.source(), layer.providerType(), layer.name())
 
     def run_call(self, call: Call, feedback: QgsProcessingFeedback) -> Finished:
         """Run the command with progress and cancel; return what it printed.

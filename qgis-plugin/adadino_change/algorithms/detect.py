@@ -6,8 +6,6 @@ from __future__ import annotations
 from typing import Any, ClassVar
 
 from qgis.core import (
-    QgsProcessingContext,
-    QgsProcessingFeedback,
     QgsProcessingOutputNumber,
     QgsProcessingParameterBoolean,
     QgsProcessingParameterDateTime,
@@ -22,6 +20,7 @@ from ..command.arguments import Call
 from ..command.errors import CommandError
 from ..results import dress
 from .base import CommandAlgorithm
+from .given import Given
 from .parameters import model, optional_number
 
 
@@ -94,6 +93,9 @@ class DetectChange(CommandAlgorithm):
                 "REGISTER", "Correct a shift between the images", defaultValue=False
             ),
             QgsProcessingParameterBoolean(
+                "REGULARISE", "Draw right-angled outlines, as buildings have", defaultValue=False
+            ),
+            QgsProcessingParameterBoolean(
                 "ANY_RESOLUTION",
                 "Go on even if the model was not made for this resolution",
                 defaultValue=False,
@@ -126,80 +128,62 @@ class DetectChange(CommandAlgorithm):
         self.addOutput(QgsProcessingOutputNumber("CHANGED_PERCENT", "Changed area in percent"))
         self.addOutput(QgsProcessingOutputNumber("POLYGON_COUNT", "Number of changed areas"))
 
-    def work(
-        self,
-        parameters: dict[str, Any],
-        context: QgsProcessingContext,
-        feedback: QgsProcessingFeedback,
-    ) -> dict[str, Any]:
+    def work(self, given: Given) -> dict[str, Any]:
         """Run `adadino predict`, and have QGIS load what it wrote."""
-        before, layer_before = self.raster(parameters, "BEFORE", context, feedback)
-        after, layer_after = self.raster(parameters, "AFTER", context, feedback)
+        before, layer_before = given.raster("BEFORE")
+        after, layer_after = given.raster("AFTER")
         call = Call(("predict",), positional=[before, after])
-        outputs = self.outputs(parameters, context)
+        outputs = _outputs(given)
         for name, option in _OUTPUTS.items():
             call.add(option, outputs.get(name))
-        self.place(call, parameters, context, feedback)
-        self.settings(call, parameters, context)
-        resumed = self.parameterAsBoolean(parameters, "RESUME", context)
+        self.place(call, given)
+        _settings(call, given)
+        resumed = given.flag("RESUME")
         call.add("--resume", resumed)
         call.add("--overwrite", not resumed)  # QGIS has asked before it named a file that exists
-        facts = self.run_call(call, feedback).facts
+        facts = self.run_call(call, given.feedback).facts
         names = [outputs.get(name, "") for name in ("POLYGONS", "MASK", "PROBABILITY")]
-        dress(context, names, f"Change from {layer_before.name()} to {layer_after.name()}")
+        dress(given.context, names, f"Change from {layer_before.name()} to {layer_after.name()}")
         percent = 100 * float(facts.get("change_fraction", 0.0))
         count = int(facts.get("polygons", 0))
         # Where the model was not made for such images, the command's own words say so.
         plain = [f"{percent:.2f} % of the valid area changed, in {count} polygons"]
         for line in facts.get("summary", plain):
-            feedback.pushInfo(self.in_dialog(line))
+            given.feedback.pushInfo(self.in_dialog(line))
         return {**outputs, "CHANGED_PERCENT": percent, "POLYGON_COUNT": count}
 
-    def place(
-        self,
-        call: Call,
-        parameters: dict[str, Any],
-        context: QgsProcessingContext,
-        feedback: QgsProcessingFeedback,
-    ) -> None:
+    def place(self, call: Call, given: Given) -> None:
         """Say where to look; here it is the whole scene."""
 
-    def settings(
-        self, call: Call, parameters: dict[str, Any], context: QgsProcessingContext
-    ) -> None:
-        """Pass on what the user set, and nothing else: the command has the defaults."""
-        call.add("--model", self.model(parameters, context))
-        for name in ("MIN_AREA", "THRESHOLD", "GSD"):
-            value = self.number(parameters, name, context)
-            call.add(f"--{name.lower().replace('_', '-')}", value)
-        call.add("--bands", self.parameterAsString(parameters, "BANDS", context))
-        call.add("--scale", self.parameterAsString(parameters, "SCALE", context))
-        call.add("--dates", self._dates(parameters, context))
-        call.add("--register", self.parameterAsBoolean(parameters, "REGISTER", context))
-        call.add("--any-resolution", self.parameterAsBoolean(parameters, "ANY_RESOLUTION", context))
 
-    def outputs(self, parameters: dict[str, Any], context: QgsProcessingContext) -> dict[str, str]:
-        """Return the files to write, by the outputs' names; those that are skipped are left out."""
-        paths = {
-            name: self.parameterAsOutputLayer(parameters, name, context)
-            for name in ("POLYGONS", "MASK", "PROBABILITY")
-        }
-        paths["REPORT"] = self.parameterAsFileOutput(parameters, "REPORT", context)
-        return {name: path for name, path in paths.items() if path}
+def _settings(call: Call, given: Given) -> None:
+    """Pass on what the user set, and nothing else: the command has the defaults."""
+    call.add("--model", given.model())
+    for name in ("MIN_AREA", "THRESHOLD", "GSD"):
+        call.add(f"--{name.lower().replace('_', '-')}", given.number(name))
+    call.add("--bands", given.text("BANDS"))
+    call.add("--scale", given.text("SCALE"))
+    call.add("--dates", _dates(given))
+    call.add("--register", given.flag("REGISTER"))
+    call.add("--regularise", given.flag("REGULARISE"))
+    call.add("--any-resolution", given.flag("ANY_RESOLUTION"))
 
-    def _dates(self, parameters: dict[str, Any], context: QgsProcessingContext) -> str:
-        """Both dates as the command takes them, or nothing."""
-        dates = [
-            self.parameterAsDateTime(parameters, name, context).date()
-            for name in ("DATE_BEFORE", "DATE_AFTER")
-            if parameters.get(name) not in (None, "")
-        ]
-        texts = [date.toString("yyyy-MM-dd") for date in dates if date.isValid()]
-        if len(texts) == 1:
-            raise CommandError(
-                f"Only one date is given, {texts[0]}; give the dates of both images, or none."
-            )
-        return ",".join(texts)
+
+def _outputs(given: Given) -> dict[str, str]:
+    """The files to write, by the outputs' names; those that are skipped are left out."""
+    paths = {name: given.new_layer(name) for name in ("POLYGONS", "MASK", "PROBABILITY")}
+    paths["REPORT"] = given.new_file("REPORT")
+    return {name: path for name, path in paths.items() if path}
+
+
+def _dates(given: Given) -> str:
+    """Both dates as the command takes them, or nothing."""
+    texts = [text for text in map(given.date, ("DATE_BEFORE", "DATE_AFTER")) if text]
+    if len(texts) == 1:
+        raise CommandError(
+            f"Only one date is given, {texts[0]}; give the dates of both images, or none."
+        )
+    return ",".join(texts)
 
 
 _OUTPUTS = {

@@ -3,21 +3,17 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from qgis.core import (
     QgsProcessing,
-    QgsProcessingContext,
-    QgsProcessingFeedback,
     QgsProcessingParameterFeatureSource,
     QgsProcessingParameterMultipleLayers,
     QgsProcessingParameterString,
 )
 
 from ..command.arguments import Call
-from ..command.sources import raster_source
 from ..polygons import write_outlines
 from .detect import DetectChange
+from .given import Given
 
 
 class DetectChangeInArea(DetectChange):
@@ -55,17 +51,9 @@ class DetectChangeInArea(DetectChange):
             )
         )
 
-    def place(
-        self,
-        call: Call,
-        parameters: dict[str, Any],
-        context: QgsProcessingContext,
-        feedback: QgsProcessingFeedback,
-    ) -> None:
+    def place(self, call: Call, given: Given) -> None:
         """Hand over the polygons as a file, and the clouds with their codes."""
-        source = self.parameterAsSource(parameters, "AREA", context)
-        call.add("--aoi", write_outlines(source, context, feedback))
-        codes = self.parameterAsString(parameters, "CLOUD_CODES", context).strip()
-        for layer in self.parameterAsLayerList(parameters, "CLOUDS", context):
-            path, _ = raster_source(layer.source(), layer.providerType(), layer.name())
+        call.add("--aoi", write_outlines(given.features("AREA"), given.context, given.feedback))
+        codes = given.text("CLOUD_CODES")
+        for path in given.rasters("CLOUDS"):
             call.add("--mask", f"{path}={codes}" if codes else path)

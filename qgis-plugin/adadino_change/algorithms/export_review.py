@@ -7,8 +7,6 @@ from pathlib import Path
 from typing import Any
 
 from qgis.core import (
-    QgsProcessingContext,
-    QgsProcessingFeedback,
     QgsProcessingOutputFolder,
     QgsProcessingOutputNumber,
     QgsProcessingParameterNumber,
@@ -18,6 +16,7 @@ from qgis.core import (
 from ..command.arguments import Call
 from ..results import dress
 from ..review.style import prepare
+from .given import Given
 from .kept import KeptLayer
 from .parameters import optional_number
 
@@ -56,44 +55,34 @@ class ExportForReview(KeptLayer):
         self.addOutput(QgsProcessingOutputFolder("REVIEW", "Folder of the review"))
         self.addOutput(QgsProcessingOutputNumber("POLYGON_COUNT", "Number of areas to judge"))
 
-    def work(
-        self,
-        parameters: dict[str, Any],
-        context: QgsProcessingContext,
-        feedback: QgsProcessingFeedback,
-    ) -> dict[str, Any]:
+    def work(self, given: Given) -> dict[str, Any]:
         """Begin the review if it is not there, and write its layer."""
-        polygons = self.kept_layer(parameters, context)
+        polygons = self.kept_layer(given)
         folder = Path(polygons).with_suffix(".review")
         if (folder / "review.json").exists():
-            feedback.pushInfo(f"{folder} holds a review already; it goes on.")
+            given.feedback.pushInfo(f"{folder} holds a review already; it goes on.")
             if Path(polygons).exists():  # its verdicts first, for it is about to be replaced
                 take = Call(("judge", "import"), positional=[str(folder), polygons])
-                self.run_call(take, feedback)
+                self.run_call(take, given.feedback)
         else:
-            self.run_call(self._start(parameters, context, feedback, folder), feedback)
+            self.run_call(_start(given, folder), given.feedback)
         call = Call(("judge", "export"), positional=[str(folder)])
         call.add("--vector", polygons)
         call.add("--overwrite", True)
-        self.run_call(call, feedback)
-        status = self.run_call(Call(("judge", "status"), positional=[str(folder)]), feedback)
-        dress(context, [polygons], f"Review of {folder.stem}", finish=prepare)
-        count = int(status.facts.get("polygons", 0))
-        feedback.pushInfo(f"{count} areas to judge: open Raster > adadino > Review changes.")
+        self.run_call(call, given.feedback)
+        status = Call(("judge", "status"), positional=[str(folder)])
+        count = int(self.run_call(status, given.feedback).facts.get("polygons", 0))
+        dress(given.context, [polygons], f"Review of {folder.stem}", finish=prepare)
+        given.feedback.pushInfo(f"{count} areas to judge: open Raster > adadino > Review changes.")
         return {"POLYGONS": polygons, "REVIEW": str(folder), "POLYGON_COUNT": count}
 
-    def _start(
-        self,
-        parameters: dict[str, Any],
-        context: QgsProcessingContext,
-        feedback: QgsProcessingFeedback,
-        folder: Path,
-    ) -> Call:
-        mask, _ = self.raster(parameters, "MASK", context, feedback)
-        call = Call(("judge", "start"), positional=[mask])
-        call.add("--output", folder)
-        if parameters.get("PROBABILITY"):
-            call.add("--probability", self.raster(parameters, "PROBABILITY", context, feedback)[0])
-        call.add("--min-area", self.number(parameters, "MIN_AREA", context))
-        call.add("--sample", self.number(parameters, "SAMPLE", context))
-        return call
+
+def _start(given: Given, folder: Path) -> Call:
+    """The command that begins a review."""
+    call = Call(("judge", "start"), positional=[given.raster("MASK")[0]])
+    call.add("--output", folder)
+    if given.has("PROBABILITY"):
+        call.add("--probability", given.raster("PROBABILITY")[0])
+    call.add("--min-area", given.number("MIN_AREA"))
+    call.add("--sample", given.number("SAMPLE"))
+    return call

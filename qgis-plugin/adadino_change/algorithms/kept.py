@@ -15,6 +15,7 @@ from qgis.core import (
 
 from ..command.errors import CommandError
 from .base import CommandAlgorithm
+from .given import Given
 
 
 class KeptLayer(CommandAlgorithm):
@@ -38,13 +39,13 @@ class KeptLayer(CommandAlgorithm):
             )
         return super().checkParameterValues(parameters, context)
 
-    def kept_layer(self, parameters: dict[str, Any], context: QgsProcessingContext) -> str:
+    def kept_layer(self, given: Given) -> str:
         """Return the file to write.
 
         Raises:
             CommandError: It is no GeoPackage.
         """
-        path = self.parameterAsOutputLayer(parameters, "POLYGONS", context)
+        path = given.new_layer("POLYGONS")
         if Path(path).suffix.lower() != ".gpkg":
             raise CommandError(f"{path} is no GeoPackage; end the name of the layer in .gpkg.")
         return path

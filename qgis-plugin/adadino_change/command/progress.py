@@ -6,7 +6,8 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
-_COUNT = re.compile(r"^(?P<label>\D[^:]*): (?P<done>\d+)/(?P<total>[1-9]\d*)\b *(?P<rest>.*)$")
+_COUNT = re.compile(r"^\D[^:<]*: (?P<done>\d+)/(?P<total>[1-9]\d*)\b[^<]*$")
+"""Without <: QGIS shows progress in a label that takes such text for HTML."""
 _WARNING = "adadino: warning: "
 _ERROR = "adadino: "
 _COLOURS = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")

@@ -39,6 +39,8 @@ from .style import prepare
 
 MARGIN = {"area": 2.5, "pixel": 60.0}
 """How much wider the view is than what is judged."""
+LONGEST = 200
+"""Letters of a value that the panel shows."""
 KEYS = ("A", "R", "U")
 """The keys of the three verdicts."""
 SHOWN = ("id", "list", "area_m2", "prob_mean", "note")
@@ -61,6 +63,8 @@ class ReviewDock(QDockWidget):
         self.images.setFilters(QgsMapLayerProxyModel.RasterLayer)
         self.mark: QgsHighlight | None = None
         self.status, self.facts = QLabel(), QLabel()
+        for label in (self.status, self.facts):  # both show what is in somebody's file
+            label.setTextFormat(Qt.TextFormat.PlainText)
         self.note = QLineEdit()
         self.note.setPlaceholderText("Note to the next verdict")
         self._lay_out()
@@ -154,9 +158,8 @@ class ReviewDock(QDockWidget):
         for name in SHOWN:
             value = feature[name] if feature.fieldNameIndex(name) >= 0 else None
             if value not in (None, NULL):
-                texts.append(
-                    f"{name} {value:.4g}" if isinstance(value, float) else f"{name} {value}"
-                )
+                text = f"{value:.4g}" if isinstance(value, float) else str(value)[:LONGEST]
+                texts.append(f"{name} {text}")
         self.facts.setText(f"{area.verdict or 'to judge'}: {', '.join(texts)}")
         self._mark(layer, feature)
         self.canvas.setExtent(self._view(layer, feature.geometry()))

@@ -271,7 +271,7 @@ def show(card: dict[str, Any]) -> None:
     licence = card["licence"]
     backbone = "" if licence["backbone"] is None else f"; backbone weights: {licence['backbone']}"
     typer.echo(f"code: {licence['code']}{backbone}")
-    if card["domain"] is not None:
+    if card["domain"] is not None and card["domain"]["resolution_m"] is not None:
         low, high = card["domain"]["resolution_m"]
         typer.echo(
             f"ground resolution: trained on {low:g} to {high:g} m; predict says when outside"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -108,32 +108,11 @@ def _facts(result: SceneResult, model: str) -> dict[str, Any]:
 
 def _summary(result: SceneResult) -> Iterator[str]:
     """What was found and what was used, for people, line by line."""
+    from adadino.scene.facts import used_lines
+
     yield result.headline
     yield f"shift between the dates: {result.shift.text(applied=result.registered)}"
-    yield from _used(result.used)
-
-
-def _used(used: Mapping[str, Any]) -> Iterator[str]:
-    """What was made of the images, line by line."""
-    first, second = used["bands"]
-    yield f"bands: {first}" if first == second else f"bands: {first}; after {second}"
-    stretch = used["stretch"]
-    if stretch is not None:
-        ends = (
-            "-".join(f"{value:g}" for value in pair) for pair in zip(*stretch.values(), strict=True)
-        )
-        yield f"values from black to white: red, green, blue {', '.join(ends)}"
-    if used["resolution_m"] is not None:
-        yield f"ground resolution: {used['resolution_m']:.3g} m"
-    if used["dates"] is not None:
-        yield f"dates: {' and '.join(used['dates'])} ({used['dates_source']})"
-    if used["aoi"] is not None:
-        size = "" if used["aoi_m2"] is None else f", {used['aoi_m2']:,.0f} m2"
-        yield f"area of interest: {used['aoi']}{size}"
-    if used["temperature"] is not None:
-        yield f"probabilities: calibrated, temperature {used['temperature']:g}"
-    for mask in used["masks"] or ():
-        yield f"mask: {mask}"
+    yield from used_lines(result.used)
 
 
 @contextmanager

@@ -92,8 +92,8 @@ def digest_of(config: RunConfig) -> str:
     """Name a run by what it learns, not by where things lie or how they are read."""
     identity = schema.identity(config)
     identity.pop("output")
-    for name in ("root", "workers", "cache"):
-        identity["data"].pop(name)
+    for name in ("root", "workers", "cache", "resolution"):
+        identity["data"].pop(name, None)
     for part in ("backbone", "stream"):
         identity["model"][part]["weights"] = content_of(identity["model"][part]["weights"])
     if config.train.teacher is not None:  # a run of the same table, by its own name

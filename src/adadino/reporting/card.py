@@ -71,11 +71,26 @@ def run_card(
         *_scores(history, batch),
         "## Data",
         "\n".join(markdown_table(["split", "pairs", "tiles", "fingerprint"], splits)),
+        _range(model),
         versions,
         "## Limits",
         LIMITS,
     ]
     return "\n\n".join(parts) + "\n"
+
+
+def _range(model: Detector) -> str:
+    """What the images were like, as `predict` compares it with a scene."""
+    domain = model.domain
+    if domain is None or domain.resolution is None:
+        return (
+            "Ground resolution: not known, so `adadino predict` refuses no scene. Train with "
+            "data.resolution to say it."
+        )
+    return (
+        f"Ground resolution: {domain.text}. `adadino predict` warns outside of it, and refuses a "
+        "scene more than four times outside."
+    )
 
 
 def _scores(history: list[dict[str, float]], batch: int) -> list[str]:

@@ -12,6 +12,11 @@ def markdown_table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> list
     return ["| " + " | ".join(line) + " |" for line in (header, ["---"] * len(header), *rows)]
 
 
+def name_cell(name: str) -> str:
+    """A name of somebody's file for a cell: spreadsheets would compute one that begins with =."""
+    return f"'{name}" if name.startswith(("=", "+", "-", "@", "\t", "\r")) else name
+
+
 def csv_text(header: Sequence[str], rows: Iterable[Sequence[object] | Mapping[str, object]]) -> str:
     """A table as CSV; a row may name its cells, and a cell that it does not name is empty."""
     text = io.StringIO()

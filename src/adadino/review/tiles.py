@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field
@@ -11,8 +12,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from adadino.data.staging import MANIFEST
 from adadino.errors import InputError, WriteError
 from adadino.files import write_atomic
+from adadino.geo.polygons.measure import ground_resolution
 from adadino.review.folder import MASK, Review
 from adadino.review.labels import NODATA, Corrections, Truth
 
@@ -153,6 +156,9 @@ def _write_all(
         _write_tile(folder, names[-1], images, truth, partial=partial)
         changed += int((truth.mask == 1).sum())
         pixels += truth.mask.size
+    metres = ground_resolution(pair.grid)
+    known = None if metres is None else round(metres, 4)
+    write_atomic(folder / MANIFEST, json.dumps({"resolution_m": known}) + "\n")
     share = changed / max(pixels, 1)
     return Tiles(tuple(names), left_out, share, tuple(_remarks(names, left_out, share)))
 

@@ -97,6 +97,7 @@ class OnnxForward:
             ConfigError: The model takes no such tiles, or has no such engine.
         """
         self.model = model
+        self.name = model.path.name
         self.stride, self.kind, self.batch = model.stride, model.device, 1
         self.domain = Domain.of_card(model.metadata, model.path)
         self.warnings: list[str] = []

@@ -78,6 +78,7 @@ class Forward:
     ) -> None:
         """Take a model where it is; see `runner.open_runner`."""
         self.model, self.network = network, for_inference(network, engine)
+        self.name = network.config.peer or "AdaDINO"
         self.engine = self.network.precision
         self.device = network.device
         self._tile, self._given, self._selection = tile, batch, selection

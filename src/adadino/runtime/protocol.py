@@ -36,6 +36,8 @@ class Answers(Protocol):
 class Runner(Protocol):
     """Runs a model over tiles."""
 
+    name: str
+    """What the user calls the model."""
     batch: int
     """Tiles per forward pass."""
     chunks: Any

@@ -57,6 +57,7 @@ def open_runner(
     from adadino.checkpoint import load
     from adadino.runtime.devices import choose_device
     from adadino.runtime.forward import Forward
+    from adadino.source import short_name
 
     if threads is not None:
         torch.set_num_threads(threads)
@@ -66,7 +67,10 @@ def open_runner(
     network = network.to(choose_device(device)).eval()
     try:
         with torch.inference_mode():
-            yield Forward(network, tile=tile, batch=batch, selection=selection, engine=engine)
+            forward = Forward(network, tile=tile, batch=batch, selection=selection, engine=engine)
+            if isinstance(model, str | PathLike):
+                forward.name = short_name(model)
+            yield forward
     finally:
         network.train(training)
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
 import adadino
-from adadino.domain import Domain
 from adadino.geo.read.stretch import BYTES
 from adadino.runtime.protocol import Runner
 from adadino.scene.fit import resolution_fit
@@ -57,11 +58,13 @@ def option_facts(options: SceneOptions) -> dict[str, object]:
     return {**{name: getattr(options, name) for name in names}, "batch": batch}
 
 
-def scene_used(pair: OpenDates, domain: Domain | None) -> dict[str, object]:
+def scene_used(pair: OpenDates, forward: Runner) -> dict[str, object]:
     """What was made of the images, as JSON holds it; None where there is nothing to say."""
+    domain = forward.domain
     reader, moments, interest = pair.reader, pair.moments, pair.reader.interest
     stretch, fit = reader.stretch, resolution_fit(reader, domain, any_too=True)
     return {
+        "model_name": forward.name,
         "bands": [bands.text for bands in reader.bands],
         "stretch": None if stretch is BYTES else {"low": stretch.low, "high": stretch.high},
         "resolution_m": None if fit.metres is None else round(fit.metres, 4),
@@ -72,6 +75,30 @@ def scene_used(pair: OpenDates, domain: Domain | None) -> dict[str, object]:
         "aoi_m2": None if interest is None else interest.square_metres,
         "masks": [f"{mask.text}: {mask.share:.1%} left out" for mask in reader.masks] or None,
     }
+
+
+def used_lines(used: Mapping[str, Any]) -> Iterator[str]:
+    """What was used, line by line, for people."""
+    yield f"model: {used['model_name']}"
+    first, second = used["bands"]
+    yield f"bands: {first}" if first == second else f"bands: {first}; after {second}"
+    stretch = used["stretch"]
+    if stretch is not None:
+        ends = (
+            "-".join(f"{value:g}" for value in pair) for pair in zip(*stretch.values(), strict=True)
+        )
+        yield f"values from black to white: red, green, blue {', '.join(ends)}"
+    if used["resolution_m"] is not None:
+        yield f"ground resolution: {used['resolution_m']:.3g} m"
+    if used["dates"] is not None:
+        yield f"dates: {' and '.join(used['dates'])} ({used['dates_source']})"
+    if used["aoi"] is not None:
+        size = "" if used["aoi_m2"] is None else f", {used['aoi_m2']:,.0f} m2"
+        yield f"area of interest: {used['aoi']}{size}"
+    if used["temperature"] is not None:
+        yield f"probabilities: calibrated, temperature {used['temperature']:g}"
+    for mask in used["masks"] or ():
+        yield f"mask: {mask}"
 
 
 def scene_tags(
@@ -93,6 +120,6 @@ def scene_tags(
         "ADADINO_SHIFT": (pair.shift.dy, pair.shift.dx) if pair.registered else None,
         "ADADINO_BEFORE": Path(pair.names[0]).name,
         "ADADINO_AFTER": Path(pair.names[1]).name,
-        **{f"ADADINO_{name.upper()}": v for name, v in scene_used(pair, forward.domain).items()},
+        **{f"ADADINO_{name.upper()}": v for name, v in scene_used(pair, forward).items()},
     }
     return {name: value for name, value in tags.items() if value is not None}

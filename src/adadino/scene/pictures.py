@@ -16,6 +16,7 @@ from adadino.errors import AdaDINOError
 from adadino.geo.grid import Grid
 from adadino.geo.write.cog import CHANGE_COLOUR
 from adadino.geo.write.overview import LEAST_WIDTH, SIDE, draw_overview, ground_span, pale
+from adadino.scene.facts import used_lines
 
 if TYPE_CHECKING:
     from adadino.scene.result import SceneResult
@@ -88,6 +89,7 @@ def overview(result: SceneResult, side: int = SIDE) -> Image.Image:
     return draw_overview(
         *result.small(side), title=title, span=span, unit=unit, share=share, side=side,
         dates=dates, remark=result.fit.remark,
+        used=" · ".join(used_lines(result.used)) if result.used else None,
     )  # fmt: skip
 
 

@@ -189,7 +189,7 @@ def _predict(
         begin(progress, "writing")
         with all_or_none(targets):
             found = _write(journal, targets, pair, options, tags)
-            used = scene_used(pair, forward.domain)
+            used = scene_used(pair, forward)
             used["temperature"] = forward.tags().get("ADADINO_TEMPERATURE")
             result = dataclasses.replace(found, fit=fit, used=used)
             undated = _present(result, targets, tags, pair)

@@ -32,6 +32,10 @@ class DataConfig:
     fold: str | None = schema.added(None)
     """`2/5` validates on the second of five parts of the scenes in train/ and val/, and trains on
     the other four."""
+    resolution: tuple[float, float] | None = schema.added(None)
+    """Finest and coarsest pixels of the training images, in metres on the ground, for the model's
+    card. Left out, it is read from what `prepare`, `synthesize` and `judge` wrote, or from
+    GeoTIFFs."""
     workers: int = 2
     """Reading processes."""
     cache: bool = False
@@ -44,6 +48,13 @@ class DataConfig:
             raise ConfigError(f"data.tile is {self.tile}, must be at least 1 pixel.")
         if self.take is not None and self.take < 1:
             raise ConfigError(f"data.take is {self.take}, must be at least 1 tile.")
+        if self.resolution is not None:
+            low, high = self.resolution
+            if not 0 < low <= high < math.inf:
+                raise ConfigError(
+                    f"data.resolution is {low:g}, {high:g}; give the finest and the coarsest "
+                    "pixels in metres, as in 0.5,2."
+                )
         if self.fold is not None:
             part, _, parts = self.fold.partition("/")
             if not (part.isdecimal() and parts.isdecimal() and 1 <= int(part) <= int(parts) >= 2):

@@ -37,7 +37,8 @@ _RESULTS = tuple(name for name in _WRITTEN if name not in ("tensorboard", ENVIRO
 
 # What may differ between a run's start and its continuation: where it runs, not what it learns.
 _FREE = {
-    "output", "data.root", "data.workers", "data.cache", "train.wandb", "train.strategy",
+    "output", "data.root", "data.workers", "data.cache", "data.resolution", "train.wandb",
+    "train.strategy",
     "train.devices", "train.nodes", "train.accumulate",  # `same_update` checks these three
 }  # fmt: skip
 

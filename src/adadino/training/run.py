@@ -31,6 +31,7 @@ from adadino.reporting.card import run_card
 from adadino.training.callbacks import AtomicCheckpointIO, Bar, Keeper, Reporter
 from adadino.training.config import RunConfig, TrainConfig
 from adadino.training.data import PairData, open_splits
+from adadino.training.domain import domain_of
 from adadino.training.folder import (
     CARD,
     ENVIRONMENT,
@@ -102,6 +103,9 @@ def train(
         else:
             resume = None if overwrite else checkpoint_of(folder)
         task = ChangeTask(make_model(config, warn=first) if model is None else model, config)
+        if first:
+            resolution = config.data.resolution
+            task.model.domain = domain_of(sets["train"], resolution=resolution)
         _fit(trainer, task, sets, folder, resume=resume)
         epochs = int(task.history[-1]["epoch"])
         if first:

@@ -34,7 +34,7 @@ from adadino.web.view.webtiles import draw_web_tile
 
 TILE_BYTES = 96 * 2**20
 CUTS = 12
-"""Cuts that are kept: one for each position of a slider that somebody stopped at."""
+"""Cuts that are kept: one for each position of the two sliders that somebody stopped at."""
 
 FEATURES = 4
 """Lists of features that are kept, for programs that ask for them page by page."""
@@ -56,7 +56,7 @@ class Service:
         self._tiles: OrderedDict[tuple[Any, ...], bytes] = OrderedDict()
         self._tile_bytes = 0
         self._features: OrderedDict[tuple[str, float, float], list[dict[str, Any]]] = OrderedDict()
-        self._cuts: OrderedDict[tuple[str, float], Cut] = OrderedDict()
+        self._cuts: OrderedDict[tuple[str, float, float], Cut] = OrderedDict()
 
     def start(self) -> None:
         """Begin to work."""
@@ -161,7 +161,7 @@ class Service:
     ) -> bytes:
         """The polygons for the screen, from memory if they were cut lately."""
         _, _, display = self.finished(identity)
-        key = (identity, threshold)
+        key = (identity, threshold, min_area)
         with self._lock:
             found = self._cuts.get(key)
 
@@ -175,7 +175,7 @@ class Service:
 
         if found is not None:
             return found.as_geojson(display, threshold=threshold, min_area=min_area)
-        asked = {"threshold": threshold}
+        asked = {"threshold": threshold, "min_area": min_area}
         answer: bytes = await self.asking.made(request, identity, "cut", "cut.json", asked, read)
         return answer
 

@@ -26,9 +26,15 @@ results = processing.runAndLoadResults(
     feedback,
 )
 [layer] = QgsProject.instance().mapLayers().values()
+place = layer.fields().indexOf("note")
+first = min(layer.getFeatures(), key=lambda f: f["rank"])
+hostile = "<img src='http://127.0.0.1:9/x'><b>" + 1000 * "x"
+layer.dataProvider().changeAttributeValues({first.id(): {place: hostile}})
 plugin.review()
 dock = plugin.dock
 said = {"panel": dock.status.text(), "first": dock.session.current.fid}
+said["shown"] = [dock.facts.text(), int(dock.facts.textFormat()), int(dock.status.textFormat())]
+layer.dataProvider().changeAttributeValues({first.id(): {place: None}})
 views = []
 
 

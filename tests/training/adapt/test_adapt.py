@@ -13,6 +13,7 @@ from PIL import Image
 from adadino.checkpoint import load, save
 from adadino.config import StreamConfig
 from adadino.data.synthetic import make_pair
+from adadino.domain import Domain
 from adadino.errors import ConfigError, DataError, WriteError
 from adadino.model.adadino import AdaDINO
 from adadino.training.adapt import run as running
@@ -192,6 +193,7 @@ def test_an_adaptation_writes_a_model_with_its_ancestors(base, data, tmp_path):
     assert found.kept == "new"
     new = load(tmp_path / "mine")
     assert new.ancestors[-1]["model"] == str(base)
+    assert new.domain == Domain(None, {})  # neither the base nor the tiles say it
     report = json.loads((tmp_path / "mine" / "report.json").read_text())
     assert report["tiles"] == 5
     assert report["held_out"]["old"]["f1"] == pytest.approx(found.comparison.old.f1)
@@ -200,6 +202,20 @@ def test_an_adaptation_writes_a_model_with_its_ancestors(base, data, tmp_path):
     assert [p for p in tmp_path.iterdir() if p.name.startswith(".")] == []
     with pytest.raises(WriteError, match="holds a model"):
         adapt(str(base), data, tmp_path / "mine", options)
+
+
+def test_a_base_s_range_grows_by_what_the_tiles_say(base, data):
+    tiles, network = read_tiles(data), load(base)
+    network.domain = Domain((0.5, 2.0), {"brightness": (0.2, 0.7)})
+    assert running._domain(network, data, tiles, FAST) == network.domain
+    (data / "manifest.json").write_text('{"resolution_m": 10}')
+    assert running._domain(network, data, tiles, FAST).resolution == (0.5, 10)
+    said = dataclasses.replace(FAST, resolution=0.3)
+    assert running._domain(network, data, tiles, said).resolution == (0.3, 2.0)
+    network.domain = None
+    assert running._domain(network, data, tiles, said).resolution == (0.3, 0.3)
+    with pytest.raises(ConfigError, match="resolution is 0"):
+        AdaptOptions(resolution=0)
 
 
 def test_a_model_that_is_not_better_is_not_written(base, data, tmp_path, monkeypatch):

@@ -39,6 +39,8 @@ class Benchmark:
     """Whether tiles, not scenes, are drawn: for a benchmark that is one scene."""
     single_name: str | None = None
     """What to call a scene whose three files have different names."""
+    resolution: tuple[float, float] | None = None
+    """Its finest and coarsest pixels, in metres on the ground."""
 
 
 def _standard(train: int, val: int, test: int) -> Mapping[str, Variant]:
@@ -47,14 +49,15 @@ def _standard(train: int, val: int, test: int) -> Mapping[str, Variant]:
 
 BENCHMARKS: Mapping[str, Benchmark] = {
     # 445 / 64 / 128 scenes of 1024 x 1024.
-    "levir-cd": Benchmark(_standard(7120, 1024, 2048)),
+    "levir-cd": Benchmark(_standard(7120, 1024, 2048), resolution=(0.5, 0.5)),
     # 637 / 348 scenes of 1024 x 1024. The paper's 10,192 is train and val together; it does not
     # say how it validated, so we hold scenes out, never tiles of scenes that are trained on.
     "levir-cd-plus": Benchmark(
         {
             "holdout": Variant({"train": 9680, "val": 512, "test": 5568}, hold_out=True),
             "whole": Variant({"train": 10192, "test": 5568}),
-        }
+        },
+        resolution=(0.5, 0.5),
     ),
     # One scene of 32507 x 15354: 127 x 60 tiles with padded edges, 126 x 59 without. Both
     # circulate; the paper's counts are the padded ones. `official` is the authors' own division
@@ -68,10 +71,11 @@ BENCHMARKS: Mapping[str, Benchmark] = {
         shares=(8, 1),
         split_tiles=True,
         single_name="whu",
+        resolution=(0.2, 0.2),
     ),
-    "sysu-cd": Benchmark(_standard(12000, 4000, 4000)),
+    "sysu-cd": Benchmark(_standard(12000, 4000, 4000), resolution=(0.5, 0.5)),
     # 360 / 120 / 120 scenes of 512 x 512.
-    "clcd": Benchmark(_standard(1440, 480, 480)),
+    "clcd": Benchmark(_standard(1440, 480, 480), resolution=(0.5, 2.0)),
     "folder": Benchmark(shares=(7, 1)),
 }
 

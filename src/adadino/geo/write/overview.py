@@ -90,6 +90,7 @@ def draw_overview(
     side: int = SIDE,
     dates: Sequence[str] | None = None,
     remark: str | None = None,
+    used: str | None = None,
 ) -> Image.Image:
     """Draw the three panels, the legend and the scale bar.
 
@@ -104,7 +105,8 @@ def draw_overview(
             out, it is counted here.
         side: The longest side of the picture; no less than `LEAST_WIDTH`.
         dates: When the two images were taken, for their captions.
-        remark: What must be said of the change, above the legend.
+        remark: What must be said of the change, below the title.
+        used: What was used, below the legend; a long line is cut.
 
     Returns:
         The picture, at most `side` wide and high.
@@ -129,6 +131,8 @@ def draw_overview(
     if remark is not None:
         _write_line(draw, remark, left, width - MARGIN, y=HEADER - 4, size=16, fill=CHANGE_COLOUR)
     baseline = height - FOOTER // 2 - 4
+    if used is not None:
+        _write_line(draw, used, left, width - MARGIN, y=height - 10, size=14, fill=SOFT)
     _draw_legend(canvas, change, share, left, baseline)
     _draw_scale(draw, span / size[1], unit, max(size), width - MARGIN, baseline)
     return canvas

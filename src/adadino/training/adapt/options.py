@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Annotated, Literal
 
@@ -25,6 +26,9 @@ class AdaptOptions:
     lr: Annotated[float, "Learning rate."] = 5e-4
     replay: Annotated[int, "Synthetic pairs that are trained along, against forgetting."] = 8
     seed: Annotated[int, "What all random draws depend on."] = 0
+    resolution: Annotated[
+        float | None, "Side of the tiles' pixels in metres, where the tiles do not say it."
+    ] = None
     anyway: Annotated[bool, "Write the new model even if it is not better."] = False
     batch: int = 4
     """Pairs of an update."""
@@ -38,6 +42,8 @@ class AdaptOptions:
         for name, least in (("steps", 1), ("folds", 2), ("replay", 0), ("seed", 0)):
             if getattr(self, name) < least:
                 raise ConfigError(f"{name} is {getattr(self, name)}, must be at least {least}.")
+        if self.resolution is not None and not 0 < self.resolution < math.inf:
+            raise ConfigError(f"resolution is {self.resolution}; give metres, as in 0.5.")
         if not 0 < self.lr < 1:
             raise ConfigError(f"lr is {self.lr}, must lie between 0 and 1.")
 

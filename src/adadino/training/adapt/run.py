@@ -29,6 +29,7 @@ import torch
 
 from adadino.checkpoint import load, save
 from adadino.data.synthetic import make_pair
+from adadino.domain import Domain
 from adadino.errors import DataError, WriteError
 from adadino.files import locked, work_folder, write_atomic
 from adadino.model.adadino import AdaDINO
@@ -38,7 +39,8 @@ from adadino.training.adapt.features import Frozen, Store, View, check_model, vi
 from adadino.training.adapt.fit import best_look, count, fit
 from adadino.training.adapt.options import AdaptOptions, Part
 from adadino.training.adapt.result import Adapted, as_markdown
-from adadino.training.adapt.tiles import Tile, divide, read_tiles
+from adadino.training.adapt.tiles import Tile, divide, pairs_of, read_tiles
+from adadino.training.domain import folder_resolution, look_of_all
 
 Report = Callable[[int, int, str], None]
 SYNTHETIC_SEED = 900_000_000
@@ -106,6 +108,7 @@ def adapt(
         if keep:
             new.ancestors = lineage(source)
             new.temperature = 1.0  # the base's calibration is not the new model's
+            new.domain = _domain(model, Path(data), tiles, options)
             save(
                 new, output, extra=_card(source, f"{len(tiles)} tiles of {Path(data).name}", found)
             )
@@ -242,7 +245,8 @@ def _facts(
         for tensor in (tile.before, tile.after, tile.label, tile.known):
             digest.update(tensor.contiguous().numpy().tobytes())
     model = [one["digest"] for one in lineage(source)]
-    said = {name: value for name, value in asdict(options).items() if name != "anyway"}
+    of_card = ("anyway", "resolution")
+    said = {name: value for name, value in asdict(options).items() if name not in of_card}
     return {"model": model, "tiles": digest.hexdigest(), "options": said}
 
 
@@ -251,6 +255,15 @@ def _card(source: str, data: str, found: Adapted) -> dict[str, Any]:
     said = read_settings(source)
     card = {name: said[name] for name in ("licence",) if name in said}
     return {**card, "trained_on": [*said.get("trained_on", []), data], "adapted": found.as_dict()}
+
+
+def _domain(base: AdaDINO, data: Path, tiles: Sequence[Tile], options: AdaptOptions) -> Domain:
+    """What the new model was trained on: what the base was, and the tiles."""
+    said = options.resolution
+    known = folder_resolution(pairs_of(data)) if said is None else (said, said)
+    images = (date.numpy() for tile in tiles for date in (tile.before, tile.after))
+    own = Domain(known, look_of_all(images))
+    return own if base.domain is None else base.domain.joined(own)
 
 
 def _open_work(work: Path, facts: dict[str, Any], *, overwrite: bool) -> None:

@@ -18,7 +18,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from adadino.data.folder import PairFolder
+from adadino.data.folder import PairFiles, PairFolder, find_pairs
 from adadino.data.images import read_mask
 from adadino.errors import DataError
 
@@ -46,6 +46,15 @@ class Tile:
     """(H, W) bool: where the label counts."""
 
 
+def pairs_of(root: Path) -> list[PairFiles]:
+    """The files of a folder with A, B and label, or with a split train that has them."""
+    return find_pairs(root, _split(root))
+
+
+def _split(root: Path) -> str | None:
+    return "train" if (root / "train").is_dir() else None
+
+
 def read_tiles(root: Path) -> list[Tile]:
     """The tiles of a folder with A, B and label, or with a split train that has them.
 
@@ -53,7 +62,7 @@ def read_tiles(root: Path) -> list[Tile]:
         DataError: There are too few, they are of one class, of different sizes, or contradict
             each other.
     """
-    split = "train" if (root / "train").is_dir() else None
+    split = _split(root)
     folder = PairFolder(root, split)
     tile = TILE if all(h % TILE == 0 and w % TILE == 0 for h, w in folder.sizes) else None
     folder = PairFolder(root, split, tile=tile, cache=True)

@@ -2,7 +2,8 @@
 
 - For the screen, polygons of a large scene are traced on fewer pixels, so that a slider's answer
   comes at once. Downloads are always traced on all of them.
-- *Smallest polygon* holds for all: polygons, mask and share of the area leave out the same changes.
+- *Smallest polygon* holds for all: polygons, mask, picture and share of the area leave out the same
+  changes, and fill the holes that are as small.
 - All of it runs in workers (`jobs.tasks`): it takes seconds, and reads what another process wrote.
 """
 
@@ -51,35 +52,34 @@ SCREEN_POLYGONS = 5000
 """More are not sent to the screen; the largest come first."""
 
 
-def write_cut(folder: Path, display: Display, output: Path, *, threshold: float) -> None:
-    """Write the polygons for the screen as JSON, with what `service.Cut` needs to leave out some.
-
-    Of all polygons area and pixels, the largest first; of the largest also the features.
-    """
+def write_cut(
+    folder: Path, display: Display, output: Path, *, threshold: float, min_area: float
+) -> None:
+    """Write the polygons for the screen as JSON: figures of all, features of the largest."""
     grid = display.grid
     step = max(1, math.ceil(math.sqrt(grid.width * grid.height / SCREEN_PIXELS)))
     shape = math.ceil(grid.height / step), math.ceil(grid.width / step)
     with rasterio.Env(), open_foreign(folder / PROBABILITY) as dataset:
         chance = dataset.read(1, out_shape=shape, resampling=Resampling.average)
-    mask = _flags(chance, threshold)
     small = grid if step == 1 else coarse_grid(grid, shape)
+    # Without a coordinate system lengths are counted in these larger pixels.
+    larger = 1.0 if grid.crs else grid.width * grid.height / (shape[0] * shape[1])
+    mask = _flags(chance, threshold)
+    if min_area > 0:
+        bands = sieved(mask, small, min_area=min_area / larger, fill=True)
+        mask = np.concatenate([band for _, band in bands])
     frame = polygons(mask, chance, small)
     area, perimeter = measures(grid)
-    if step > 1 and grid.crs is None:  # lengths were counted in larger pixels
-        across, down = grid.width / shape[1], grid.height / shape[0]
-        frame[area] *= across * down
-        frame[perimeter] *= math.sqrt(across * down)
-    # Outlines follow pixels, so that their plane area is a whole number of them.
-    pixel = abs(small.transform.determinant)
-    pixels = np.rint(shapely.area(frame.geometry.values) / pixel).astype(int)
+    frame[area] *= larger
+    frame[perimeter] *= math.sqrt(larger)
     if not display.native:
         frame = frame.set_crs(None, allow_override=True)
         frame["geometry"] = shapely.transform(frame.geometry.values, lambda p: _moved(p, grid))
     cut = {
         "step": step,
-        "valid": int((mask != MASK.nodata).sum()),
-        "areas": frame[area].round(4).tolist(),
-        "pixels": pixels.tolist(),
+        "count": len(frame),
+        "area": float(frame[area].sum()),
+        "change_fraction": int((mask == 1).sum()) / max(1, int((mask != MASK.nodata).sum())),
         "features": _features(frame.head(SCREEN_POLYGONS), (area, perimeter)),
     }
     write_atomic(output, json.dumps(cut))
@@ -109,7 +109,8 @@ def write_mask(
         if min_area > 0:
             tags["ADADINO_MIN_AREA"] = str(min_area)
             with _draft(dataset, display, output, threshold) as draft:
-                _write_rows(output, display, sieved(draft, display.grid, min_area=min_area), tags)
+                rows = sieved(draft, display.grid, min_area=min_area, fill=True)
+                _write_rows(output, display, rows, tags)
             return
         rows = ((row, _flags(block, threshold)) for row, block in _rows(dataset))
         _write_rows(output, display, rows, tags)
@@ -139,16 +140,30 @@ def _draft(chance: Any, display: Display, output: Path, threshold: float) -> Ite
         draft.unlink(missing_ok=True)
 
 
+@contextmanager
+def _changed(
+    folder: Path, display: Display, output: Path, threshold: float, min_area: float
+) -> Iterator[tuple[Any, Any]]:
+    """The mask as a temporary file, and the probability, both open."""
+    mask = output.with_name(f"mask-of-{output.name}.tif")
+    try:
+        write_mask(folder, display, mask, threshold=threshold, min_area=min_area)
+        with (
+            rasterio.Env(),
+            open_foreign(mask) as changed,
+            open_foreign(folder / PROBABILITY) as chance,
+        ):
+            yield changed, chance
+    finally:
+        mask.unlink(missing_ok=True)
+
+
 def write_polygons(
     folder: Path, display: Display, output: Path, *, threshold: float, min_area: float
 ) -> None:
     """Write the polygons, traced on every pixel; the suffix chooses the format."""
-    with (
-        rasterio.Env(),
-        open_foreign(folder / PROBABILITY) as chance,
-        _draft(chance, display, output, threshold) as mask,
-    ):
-        write_layer(polygons(mask, chance, display.grid, min_area=min_area), output)
+    with _changed(folder, display, output, threshold, min_area) as (mask, chance):
+        write_layer(polygons(mask, chance, display.grid), output)
 
 
 def write_picture(
@@ -157,19 +172,11 @@ def write_picture(
     """Write the overview of before, after and change."""
     grid = display.grid
     shape = decimated_shape(grid.height, grid.width)
-    mask = output.with_name("mask-of-picture.tif")
-    write_mask(folder, display, mask, threshold=threshold, min_area=min_area)
-    try:
-        with (
-            rasterio.Env(),
-            open_foreign(mask) as changed,
-            open_foreign(folder / PROBABILITY) as chance,
-        ):
-            frame = polygons(changed, chance, grid)
-            change = changed.read(1, out_shape=shape, resampling=Resampling.mode)
-            share = _share_of_rows(changed)
-    finally:
-        mask.unlink(missing_ok=True)
+    with _changed(folder, display, output, threshold, min_area) as (mask, chance):
+        frame = polygons(mask, chance, grid)
+        change = mask.read(1, out_shape=shape, resampling=Resampling.mode)
+        share = _share_of_rows(mask)
+        remark = chance.tags().get("ADADINO_DOMAIN")
     if len(frame) and shape != (grid.height, grid.width):
         # What is smaller than a pixel of the picture is brought back.
         to_map = coarse_grid(grid, shape).transform
@@ -178,7 +185,9 @@ def write_picture(
     dates = view_path(folder, "before"), view_path(folder, "after")
     before, after = read_pair(*dates, grid, shape, open_file=open_foreign)
     span, unit = ground_span(grid)
-    picture = draw_overview(before, after, change, title=title, span=span, unit=unit, share=share)
+    picture = draw_overview(
+        before, after, change, title=title, span=span, unit=unit, share=share, remark=remark
+    )
     write_overview(output, picture)
 
 
