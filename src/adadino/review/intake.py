@@ -34,7 +34,7 @@ VERDICTS: tuple[str, ...] = get_args(Verdict)
 DRAWN = {"missed": "draw", "unchanged": "unchanged"}
 """The verdicts of new polygons, and the actions that they are."""
 MEANING = {
-    "right": "change",
+    "right": "found",
     "missed": "change",
     "wrong": "gone",
     "unchanged": "clear",
@@ -125,8 +125,8 @@ def layer_outlines(path: Path, grid: Grid) -> dict[str, list[BaseGeometry]]:
     from adadino.geo.polygons.measure import move
 
     frame = read_layer(path, grid.system, [])
-    kinds: dict[str, list[BaseGeometry]] = {"change": [], "unknown": [], "clear": [], "gone": []}
-    verdicts = frame["verdict"] if "verdict" in frame else ["right"] * len(frame)
+    kinds: dict[str, list[BaseGeometry]] = {kind: [] for kind in MEANING.values()}
+    verdicts = frame["verdict"] if "verdict" in frame else ["missed"] * len(frame)
     outlines = move(frame.geometry.to_numpy(), ~grid.transform)
     for number, (outline, value) in enumerate(zip(outlines, verdicts, strict=True), start=1):
         row = _verdict({"row": number, "file": path.name, "verdict": _text(value)})

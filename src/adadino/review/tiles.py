@@ -147,6 +147,11 @@ def _write_all(
         if not (partial or truth.known[truth.mask != NODATA].all()):
             left_out += 1
             continue
+        if partial:
+            beside = source.corrections.edges(
+                truth.mask.shape, int(window.row_off), int(window.col_off)
+            )
+            truth = truth._replace(known=truth.known & ~beside)
         names.append(f"{source.name}_r{int(window.row_off)}_c{int(window.col_off)}")
         images = pair.read(window)
         truth = truth._replace(known=truth.known & images.valid)

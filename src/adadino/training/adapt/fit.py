@@ -1,4 +1,4 @@
-"""One training of an adaptation: from the base model, a few updates, stopped in time.
+"""One training of an adaptation: from the base model, a few updates, watched on other tiles.
 
 Batch normalisation keeps the statistics of the base model: those of four pairs are noise. All draws
 come from one generator, so that equal tiles and settings give equal weights.
@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import copy
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -19,9 +19,10 @@ from torch import Tensor
 
 from adadino.errors import TrainingError
 from adadino.losses import total_loss
-from adadino.metrics import Confusion, confusion_counts
+from adadino.metrics import confusion_counts
 from adadino.model.adadino import AdaDINO
 from adadino.model.detector import Output
+from adadino.training.adapt.compare import Looks
 from adadino.training.adapt.features import Store, View, trained_parameters
 from adadino.training.adapt.options import AdaptOptions
 from adadino.training.adapt.tiles import Tile
@@ -33,13 +34,11 @@ SURE = 30.0
 
 
 class Fitted(NamedTuple):
-    """A trained model and when it was best."""
+    """A trained model, and how it came along."""
 
     model: AdaDINO
-    steps: int
-    """Updates after which it stopped; 0 is the base model."""
-    looks: dict[int, list[int]]
-    """What it got right and wrong (tp, fp, fn, tn) on the tiles that decide, by updates."""
+    looks: Looks
+    """What it got right and wrong on the tiles that were watched, by updates."""
 
 
 def fit(
@@ -50,7 +49,7 @@ def fit(
     options: AdaptOptions,
     *,
     seed: int,
-    stop: Sequence[View] = (),
+    watch: Sequence[Tile] = (),
     steps: int | None = None,
     step_done: Step = lambda: None,
 ) -> Fitted:
@@ -63,8 +62,8 @@ def fit(
         replay: Pairs of which one goes into every batch, against forgetting.
         options: Learning rate, batch, the most updates.
         seed: What the draws depend on.
-        stop: Tiles that decide when to stop: the model that scores best on them is returned.
-        steps: Stop after so many updates instead.
+        watch: Tiles on which the model is scored every few updates.
+        steps: Stop after so many updates.
         step_done: Called after every update.
     """
     model = copy.deepcopy(base).eval().requires_grad_(False)
@@ -73,8 +72,7 @@ def fit(
         parameter.requires_grad_(True)
     optimizer = torch.optim.AdamW(trained, lr=options.lr, weight_decay=options.weight_decay)
     generator = torch.Generator().manual_seed(seed)
-    looks = {0: _look(model, store, stop)}
-    best, best_state = 0, _state(model)
+    looks = {0: count(model, store, watch)} if watch else {}
     for step in range(1, (options.steps if steps is None else steps) + 1):
         for group in optimizer.param_groups:
             group["lr"] = options.lr * _factor(step, options.steps)
@@ -87,19 +85,9 @@ def fit(
         torch.nn.utils.clip_grad_norm_(trained, 1.0)
         optimizer.step()
         step_done()
-        if stop and (step % options.every == 0 or step == options.steps):
-            looks[step] = _look(model, store, stop)
-            if best_look(looks) == step:
-                best, best_state = step, _state(model)
-    if stop:
-        model.load_state_dict(best_state)
-        return Fitted(model.requires_grad_(False), best, looks)
-    return Fitted(model.requires_grad_(False), options.steps if steps is None else steps, {})
-
-
-def best_look(looks: Mapping[int, Sequence[int]]) -> int:
-    """The updates of the highest F1; the fewest, where several are equal."""
-    return max(looks, key=lambda step: (Confusion(*looks[step]).f1, -step))
+        if watch and (step % options.every == 0 or step == options.steps):
+            looks[step] = count(model, store, watch)
+    return Fitted(model.requires_grad_(False), looks)
 
 
 @torch.no_grad()
@@ -119,15 +107,6 @@ def log_odds(model: AdaDINO, store: Store, tile: Tile) -> Tensor:
     shape = (tile.label.shape[0], tile.label.shape[1])
     logits = store.frozen.forward(model, [store[View(tile, 0)]], shape).logits[0]
     return logits[1] - logits[0]
-
-
-def _look(model: AdaDINO, store: Store, stop: Sequence[View]) -> list[int]:
-    counts: list[int] = count(model, store, [view.tile for view in stop]).sum(axis=0).tolist()
-    return counts
-
-
-def _state(model: AdaDINO) -> dict[str, Tensor]:
-    return {name: tensor.clone() for name, tensor in model.state_dict().items()}
 
 
 def _factor(step: int, most: int) -> float:
