@@ -116,6 +116,22 @@ def test_equal_tiles_and_seeds_give_equal_weights(tmp_path):
     assert not all(torch.equal(one[name], other[name]) for name in one)
 
 
+def test_the_new_model_lies_halfway(tmp_path):
+    network, tiles = model(), synthetic(5, 4, (SIDE, SIDE))
+    store = Store(tmp_path, Frozen(network, "decoder", tiles))
+    views = list(views_of(tiles, 8))
+    whole, half = (
+        fit(network, store, views, [], dataclasses.replace(FAST, way=way), seed=1, watch=tiles)
+        for way in (1.0, 0.5)
+    )
+    parts = (each.parameters() for each in (network, whole.model, half.model))
+    states = zip(*parts, strict=True)
+    for start, end, middle in states:
+        assert torch.allclose(middle, (start + end) / 2, atol=1e-6)
+    assert np.array_equal(half.looks[0], count(network, store, tiles))
+    assert np.array_equal(half.looks[FAST.steps], count(half.model, store, tiles))
+
+
 def test_what_is_unknown_teaches_nothing(tmp_path):
     network, tiles = model(), synthetic(5, 2, (SIDE, SIDE))
     store = Store(tmp_path, Frozen(network, "decoder", tiles))

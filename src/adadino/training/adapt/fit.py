@@ -1,7 +1,11 @@
 """One training of an adaptation: from the base model, a few updates, watched on other tiles.
 
-Batch normalisation keeps the statistics of the base model: those of four pairs are noise. All draws
-come from one generator, so that equal tiles and settings give equal weights.
+- Batch normalisation keeps the statistics of the base model: those of four pairs are noise.
+- The model that comes out lies between the base and the trained weights (Wortsman et al. 2022). A
+  few tiles are soon known by heart: on LEVIR-CD's scenes 1-24, grey and at 1 m, 60 updates on five
+  judged tiles took 9 points of F1 from other scenes, and halfway they gave 1; on eight tiles they
+  gave 12, and 11 halfway.
+- All draws come from one generator, so that equal tiles and settings give equal weights.
 """
 
 from __future__ import annotations
@@ -72,7 +76,7 @@ def fit(
         parameter.requires_grad_(True)
     optimizer = torch.optim.AdamW(trained, lr=options.lr, weight_decay=options.weight_decay)
     generator = torch.Generator().manual_seed(seed)
-    looks = {0: count(model, store, watch)} if watch else {}
+    looks = {0: count(base, store, watch)} if watch else {}
     for step in range(1, (options.steps if steps is None else steps) + 1):
         for group in optimizer.param_groups:
             group["lr"] = options.lr * _factor(step, options.steps)
@@ -86,8 +90,17 @@ def fit(
         optimizer.step()
         step_done()
         if watch and (step % options.every == 0 or step == options.steps):
-            looks[step] = count(model, store, watch)
-    return Fitted(model.requires_grad_(False), looks)
+            looks[step] = count(_between(base, model, options.way), store, watch)
+    return Fitted(_between(base, model, options.way), looks)
+
+
+@torch.no_grad()
+def _between(base: AdaDINO, trained: AdaDINO, way: float) -> AdaDINO:
+    """The model so far on the way from one to the other."""
+    model = copy.deepcopy(base).eval().requires_grad_(False)
+    for parameter, end in zip(model.parameters(), trained.parameters(), strict=True):
+        parameter.lerp_(end, way)
+    return model
 
 
 @torch.no_grad()
@@ -95,7 +108,7 @@ def count(model: AdaDINO, store: Store, tiles: Sequence[Tile]) -> NDArray[np.int
     """What a model gets right and wrong of the known pixels: (tiles, 4), tp, fp, fn, tn."""
     rows = [torch.zeros(0, 4, dtype=torch.int64)]
     for tile in tiles:
-        odds = log_odds(model, store, tile)[tile.known]
+        odds = log_odds(model, store, tile).cpu()[tile.known]
         rows.append(confusion_counts(odds >= 0, tile.label[tile.known])[None])
     counts: NDArray[np.int64] = torch.cat(rows).numpy()
     return counts
@@ -130,7 +143,8 @@ def _draw(
 def _loss(model: AdaDINO, store: Store, batch: Sequence[View]) -> Tensor:
     label = torch.stack([view.show(view.tile.label) for view in batch])
     known = torch.stack([view.show(view.tile.known) for view in batch])
-    shape = (label.shape[-2], label.shape[-1])
+    shape, device = (label.shape[-2], label.shape[-1]), store.frozen.device
+    label, known = label.to(device), known.to(device)
     output = store.frozen.forward(model, [store[view] for view in batch], shape)
     output, label = _only(output, known), label & known
     lambda_cgla = 0.0 if store.frozen.part == "decoder" else TrainConfig.lambda_max
@@ -149,7 +163,7 @@ def _only(output: Output, known: Tensor) -> Output:
     """
     if bool(known.all()):
         return output
-    sure = torch.tensor([SURE, -SURE]).view(1, 2, 1, 1)
+    sure = output.logits.new_tensor([SURE, -SURE]).view(1, 2, 1, 1)
 
     def masked(logits: Tensor) -> Tensor:
         large = F.interpolate(logits, known.shape[-2:], mode="bilinear", align_corners=False)

@@ -33,6 +33,7 @@ from adadino.data.synthetic import make_pair
 from adadino.errors import DataError, WriteError
 from adadino.files import locked, work_folder, write_atomic
 from adadino.model.adadino import AdaDINO
+from adadino.runtime.devices import choose_device
 from adadino.source import WEIGHTS, lineage, read_settings
 from adadino.training.adapt.compare import Comparison, Looks, best_look, compare, held_out
 from adadino.training.adapt.features import Frozen, Store, View, check_model, views_of
@@ -58,6 +59,7 @@ def adapt(
     *,
     replay: Path | str | None = None,
     backbone: str | None = None,
+    device: str = "cpu",
     overwrite: bool = False,
     progress: Report | None = None,
 ) -> Adapted:
@@ -70,6 +72,7 @@ def adapt(
         options: What is trained, and how long.
         replay: A folder of pairs to train along against forgetting, beside the synthetic ones.
         backbone: The backbone's weights, for a checkpoint that does not carry them.
+        device: Where to compute; on the CPU equal labels and options give equal weights.
         overwrite: Replace a model that is there, and begin anew.
         progress: Called with units of work done, all of them, and the time left.
 
@@ -84,7 +87,8 @@ def adapt(
     tiles = read_tiles(Path(data))
     folds = divide(tiles, options.folds)
     part = options.trained(len(tiles))
-    model = check_model(load(source, backbone=backbone), part)
+    place = choose_device(device)
+    model = check_model(load(source, backbone=backbone), part).to(place)
     others = [] if replay is None else read_tiles(Path(replay))
     if others and others[0].label.shape != tiles[0].label.shape:
         raise DataError(
