@@ -2,12 +2,13 @@
 
     python benchmarks/judge_adapt.py data/clcd -o runs/judge-adapt
 
-The pairs are CLCD's validation split as a panchromatic sensor of half the resolution would see them:
-grey, and two pixels to one. The bundled model was trained on no such images, and on none of these
-pairs. The first sixteen, side by side, are the scene that is judged; the next sixteen are scored.
-The reviewer is the truth. He judges the first 30 polygons that are proposed: right, if half of it
-changed. In the tiles that he has looked at, he draws the changes that the map lacks. All of this,
-and the settings of the adaptation, were fixed before the run; nothing is chosen by its outcome.
+The pairs are CLCD's validation split as a panchromatic sensor of half the resolution would see
+them: grey, and two pixels to one. The bundled model was trained on no such images, and on none of
+these pairs. The first sixteen, side by side, are the scene that is judged; the next sixteen are
+scored. The reviewer is the truth. He judges the first 30 polygons that are proposed: right, if half
+of it changed. In the tiles that he has looked at, he draws the changes that the map lacks. All of
+this, and the settings of the adaptation, were fixed before the run; nothing is chosen by its
+outcome.
 """
 
 from __future__ import annotations

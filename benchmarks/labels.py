@@ -2,8 +2,8 @@
 
     python benchmarks/labels.py DATA -o OUT --work WORK --device cuda --minutes 9 --jobs 6
 
-DATA has `levir/{A,B,label}` and `clcd/{train,val}/{A,B,label}`. Two calls may have one each. What is
-done is kept in OUT, and the same command goes on with the rest:
+DATA has `levir/{A,B,label}` and `clcd/{train,val}/{A,B,label}`. Two calls may have one each. What
+is done is kept in OUT, and the same command goes on with the rest:
 
 1. `base/`: a backbone, distilled on LEVIR-CD's scenes 1 to 24 and synthetic places; on it a model,
    trained on the same scenes and a synthetic set. It needs `levir` and EfficientNet-lite0's file.
@@ -12,8 +12,8 @@ done is kept in OUT, and the same command goes on with the rest:
    from the beginning with as many (`scratch`). It needs `clcd` and `base/`.
 3. `labels.csv` and `labels.png`, of the rows that there are.
 
-Nothing is chosen by a score: budgets and seeds are those below. `--quick` runs everything on next to
-nothing, to see that it works; `--base` takes another model as the base, whose rows say so.
+Nothing is chosen by a score: budgets and seeds are those below. `--quick` runs everything on next
+to nothing, to see that it works; `--base` takes another model as the base, whose rows say so.
 """
 
 from __future__ import annotations
@@ -115,7 +115,7 @@ def train_on(setting: Setting, name: str, roots: list[Path], *overrides: str) ->
 def make_base(setting: Setting) -> None:
     """The model that adapts: nothing of CLCD is in it, nor in its backbone."""
     budget, data = setting.budget, setting.work / "levir"
-    quick = budget is QUICK
+    quick = budget == QUICK
     if not (data / "train").exists():
         for role in ("A", "B", "label"):
             (data / "train" / role).mkdir(parents=True)
@@ -173,10 +173,10 @@ def make_row(setting: Setting, part: str, number: int, draw: int) -> dict[str, A
     if part == "all":
         epochs = (f"train.epochs={budget.all}", f"train.validate_every={budget.all}")
         root = clcd
-        if budget is QUICK:
+        if budget == QUICK:
             write_draw(clcd, 4, 0, work / "tiles" / "train")
             root = work / "tiles"
-        batch = f"train.batch={4 if budget is QUICK else 32}"
+        batch = f"train.batch={4 if budget == QUICK else 32}"
         model = str(train_on(setting, work.name, [root], f"init={model}", *epochs, batch))
     elif part != "none":
         write_draw(clcd, number, draw, work / "tiles" / "train")
@@ -192,7 +192,8 @@ def make_row(setting: Setting, part: str, number: int, draw: int) -> dict[str, A
 
 def _fit(setting: Setting, part: str, number: int, draw: int, work: Path) -> Path:
     if part != "scratch":
-        options = AdaptOptions(part=part, seed=draw, anyway=True, steps=setting.budget.adapt)
+        few = {"views": 4, "replay": 1} if setting.budget == QUICK else {}
+        options = AdaptOptions(part=part, seed=draw, anyway=True, steps=setting.budget.adapt, **few)
         adapt(setting.base, work / "tiles", work / "new", options, device=setting.device)
         return work / "new"
     batch = min(16, number)

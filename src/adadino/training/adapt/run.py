@@ -4,9 +4,9 @@
 2. Compute the frozen features of all views, once.
 3. For every fold: train on the others, and count every few updates what the model gets right on the
    fold itself.
-4. For every fold, choose the number of updates that was best on all other folds, and compare the old
-   model and the new one at that point. No tile in that figure was trained on, nor did its own score
-   choose when to stop.
+4. For every fold, choose the number of updates that was best on all other folds, and compare the
+   old model and the new one at that point. No tile in that figure was trained on, nor did its own
+   score choose when to stop.
 5. Train on all tiles for as many updates as were best over all folds, and write the model if it
    is better.
 
