@@ -341,6 +341,15 @@ def test_what_contradicts_is_not_known(review, tmp_path, dates):
     assert known[:, :6][~both[:, :6]].all()
 
 
+@pytest.mark.parametrize("name", ["../../x", "/etc/x", "a\\b", "", "a\x1b"])
+def test_a_review_cannot_name_files_elsewhere(review, name):
+    facts = review.folder / "review.json"
+    said = json.loads(facts.read_text())
+    facts.write_text(json.dumps(said | {"name": name}))
+    with pytest.raises(InputError, match="a name has no folders"):
+        Review.open(review.folder)
+
+
 def test_dates_of_another_place_are_refused(review, tmp_path):
     judge(review, 1)
     small = [write(tmp_path / f"{n}.tif", noise(3, 20, 20) // n) for n in (1, 2)]

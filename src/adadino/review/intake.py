@@ -20,6 +20,7 @@ from shapely.geometry import mapping
 from shapely.geometry.base import BaseGeometry
 
 from adadino.errors import InputError, say
+from adadino.geo.read.trust import check_layer, check_system
 from adadino.review.actions import Action, Verdict, make_action
 from adadino.review.folder import Review
 from adadino.review.shapes import mended
@@ -65,7 +66,8 @@ def read_verdicts(review: Review, path: Path | str, *, by: str | None = None) ->
 
     Args:
         review: The review of the same map.
-        path: Anything pyogrio reads; in another coordinate system it is transformed.
+        path: A GeoPackage, GeoJSON, FlatGeobuf or Shapefile; one in another coordinate system is
+            transformed.
         by: Who judged, where the file does not say; the user's name by default.
 
     Raises:
@@ -97,6 +99,7 @@ def read_layer(path: Path, crs: Any, notes: list[str]) -> gpd.GeoDataFrame:
     import geopandas as gpd
     from pyogrio.errors import DataLayerError, DataSourceError
 
+    check_layer(path)
     try:
         with warnings.catch_warnings():  # a GeoPackage may hold its style as a second layer
             warnings.filterwarnings("ignore", message="More than one layer")
@@ -105,6 +108,8 @@ def read_layer(path: Path, crs: Any, notes: list[str]) -> gpd.GeoDataFrame:
         raise InputError(f"cannot read polygons of {path}: {error}. Write it as .gpkg.") from error
     if not isinstance(frame, gpd.GeoDataFrame):
         raise InputError(f"{path} holds no geometries; give a layer of polygons.")
+    if frame.crs is not None:
+        check_system(frame.crs.to_wkt(), path)
     if (frame.crs is None) != (crs is None):
         without = "the file" if frame.crs is None else "the map"
         raise InputError(f"{path} does not fit the map: {without} has no coordinate system.")

@@ -22,7 +22,7 @@ import numpy as np
 import shapely
 from numpy.typing import NDArray
 
-from adadino.review.folder import MASK, Review
+from adadino.review.folder import Review
 
 NODATA = 255
 OUTSIDE, INSIDE = 8.0, 2.0
@@ -153,7 +153,7 @@ def write_mask(review: Review, path: Path | str, *, overwrite: bool = False) -> 
     corrections, changed, valid = Corrections.of(review), 0, 0
     tags = {"ADADINO_REVIEW": review.facts.map, "ADADINO_JUDGED": review.summary()["judged"]}
     with (
-        open_dataset(review.folder / MASK) as source,
+        open_dataset(review.mask) as source,
         raster_writer(path, review.grid, LAYER, tags=tags, overwrite=overwrite) as out,
     ):
         for row in range(0, source.height, BLOCK):

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from adadino.errors import InputError, WriteError
 from adadino.files import write_atomic
-from adadino.review.folder import MASK, Review
+from adadino.review.folder import Review
 from adadino.review.labels import NODATA, Corrections, Truth
 
 if TYPE_CHECKING:
@@ -74,7 +74,7 @@ def write_tiles(
     from adadino.geo.read.raster import open_pair
     from adadino.geo.read.source import open_dataset
 
-    source = _Source(Corrections.of(review), review.grid, review.folder / MASK, review.facts.name)
+    source = _Source(Corrections.of(review), review.grid, review.mask, review.facts.name)
     if source.corrections.empty:
         raise InputError(f"nothing is judged in {review.folder}; there are no tiles to write.")
     opens = open_file or open_dataset
