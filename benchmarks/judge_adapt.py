@@ -1,11 +1,14 @@
 """Judge a map by script, adapt, predict again: F1 before and after on a scene that nobody judged.
 
-    python benchmarks/judge_adapt.py data/levir -o runs/judge-adapt
+    python benchmarks/judge_adapt.py data/clcd -o runs/judge-adapt
 
-The scenes are LEVIR-CD's as a panchromatic sensor of 1 m would see them: grey, and two pixels to
-one. Nobody has trained the bundled model on such images, nor on these scenes (25 to 30) at all.
-The reviewer is the truth: he judges the first 30 polygons that are proposed (right, if half of it
-changed) and draws the changes that the map lacks in the tiles that he has looked at.
+The pairs are CLCD's validation split as a panchromatic sensor of half the resolution would see
+them: grey, and two pixels to one. The bundled model was trained on no such images, and on none of
+these pairs. The first sixteen, side by side, are the scene that is judged; the next sixteen are
+scored. The reviewer is the truth. He judges the first 30 polygons that are proposed: right, if half
+of it changed. In the tiles that he has looked at, he draws the changes that the map lacks. All of
+this, and the settings of the adaptation, were fixed before the run; nothing is chosen by its
+outcome.
 """
 
 from __future__ import annotations
@@ -13,6 +16,7 @@ from __future__ import annotations
 import argparse
 import json
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +26,7 @@ import torch
 from numpy.typing import NDArray
 from rasterio.features import geometry_mask, shapes
 
+from adadino.data.folder import PairFiles, find_pairs
 from adadino.data.images import read_image, read_mask
 from adadino.metrics import Confusion
 from adadino.review import Review, start_review
@@ -30,20 +35,23 @@ from adadino.training.adapt.judged import judged_tiles
 from adadino.training.adapt.options import AdaptOptions
 from adadino.training.adapt.run import adapt
 
-JUDGED, SCORED = (25, 26, 27, 28), (29, 30)
+JUDGED, SCORED = range(16), range(16, 32)
+"""Places in the list of the split's names."""
+ACROSS = 4
+"""Pairs side by side in a scene."""
 POLYGONS = 30
 PLACE = {"crs": "EPSG:32650", "transform": rasterio.Affine(1, 0, 500_000, 0, -1, 4_000_000)}
 
 
-def write_scene(levir: Path, numbers: tuple[int, ...], folder: Path) -> NDArray[np.bool_]:
-    """Write both dates of some scenes side by side, in rows of two; returns the truth."""
+def write_scene(pairs: Sequence[PairFiles], folder: Path) -> NDArray[np.bool_]:
+    """Write both dates of some pairs as one scene; returns the truth."""
     folder.mkdir(parents=True, exist_ok=True)
-    for role in ("A", "B"):
-        grey = _mosaic([_grey(read_image(_find(levir, role, n))) for n in numbers])
+    for role, date in (("A", "before"), ("B", "after")):
+        grey = _mosaic([_grey(read_image(getattr(pair, date))) for pair in pairs])
         size = {"height": grey.shape[0], "width": grey.shape[1], "count": 1, "dtype": "uint8"}
         with rasterio.open(folder / f"{role}.tif", "w", driver="GTiff", **size, **PLACE) as out:
             out.write(grey, 1)
-    return _mosaic([read_mask(_find(levir, "label", n))[::2, ::2] for n in numbers])
+    return _mosaic([read_mask(pair.label)[::2, ::2] for pair in pairs])
 
 
 def judge(review: Review, truth: NDArray[np.bool_]) -> None:
@@ -84,10 +92,6 @@ def score(mask: Path, truth: NDArray[np.bool_]) -> dict[str, float]:
     return {name: getattr(counts, name) for name in ("precision", "recall", "f1")}
 
 
-def _find(levir: Path, role: str, number: int) -> Path:
-    return next((levir / role).glob(f"test_{number}.*"))
-
-
 def _grey(image: NDArray[np.uint8]) -> NDArray[np.uint8]:
     luma = image.astype(np.float32) @ np.array([0.299, 0.587, 0.114], np.float32)
     half = luma.reshape(luma.shape[0] // 2, 2, luma.shape[1] // 2, 2).mean(axis=(1, 3))
@@ -95,21 +99,21 @@ def _grey(image: NDArray[np.uint8]) -> NDArray[np.uint8]:
 
 
 def _mosaic(parts: list[NDArray[Any]]) -> NDArray[Any]:
-    rows = [np.concatenate(parts[i : i + 2], axis=1) for i in range(0, len(parts), 2)]
+    starts = range(0, len(parts), ACROSS)
+    rows = [np.concatenate(parts[start : start + ACROSS], axis=1) for start in starts]
     return np.concatenate(rows, axis=0)
 
 
 def main() -> None:
     """Run it, and write run.json."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("levir", type=Path)
+    parser.add_argument("data", type=Path)
     parser.add_argument("-o", "--output", type=Path, required=True)
-    parser.add_argument("--steps", type=int, default=AdaptOptions.steps)
-    parser.add_argument("--folds", type=int, default=AdaptOptions.folds)
     given = parser.parse_args()
     out: Path = given.output
-    truth = write_scene(given.levir, JUDGED, out / "judged")
-    unseen = write_scene(given.levir, SCORED, out / "scored")
+    pairs = find_pairs(given.data, "val")
+    truth = write_scene([pairs[place] for place in JUDGED], out / "judged")
+    unseen = write_scene([pairs[place] for place in SCORED], out / "scored")
     files = predict(out / "judged", "old", "tiny")
     before = score(predict(out / "scored", "old", "tiny")["output"], unseen)
     review = start_review(
@@ -120,7 +124,7 @@ def main() -> None:
     tiles = judged_tiles(review.folder, *dates, out / "mine")
     found = adapt(
         "tiny", tiles, out / "mine",
-        AdaptOptions(anyway=True, steps=given.steps, folds=given.folds),
+        AdaptOptions(anyway=True),
         progress=lambda done, total, text: print(f"\r{done}/{total} {text}", end="", flush=True),
     )  # fmt: skip
     after = score(predict(out / "scored", "new", str(out / "mine"))["output"], unseen)

@@ -63,9 +63,11 @@ def test_a_judged_map_becomes_tiles(tmp_path, as_file):
     folder = judged_tiles(judged, *dates, tmp_path / "mine")
     found = PairFolder(folder)
     labels = sum(int(found[index][2].sum()) for index in range(len(found)))
-    assert labels == sum(int(review.polygons[shape].outline.area) for shape in (1, 3))
+    right = [review.polygons[shape].outline for shape in (1, 3)]
+    assert labels == sum(round(outline.buffer(-2).area) for outline in right)
     known = [np.array(Image.open(path)) for path in (folder / "known").iterdir()]
-    assert sum(int((mask == 0).sum()) for mask in known) in (
-        0,  # nothing else was said in the tile of the unsure polygon
-        int(review.polygons[4].outline.area),
-    )
+    rings = sum(outline.buffer(8).area - outline.buffer(-2).area for outline in right)
+    unsure = review.polygons[4].outline.buffer(8).area
+    unknown = sum(int((mask == 0).sum()) for mask in known)
+    # Nothing else was said in the tile of the unsure polygon, or it and its edge are unknown.
+    assert any(abs(unknown - area) < 0.02 * area for area in (rings, rings + unsure))

@@ -18,6 +18,7 @@ from adadino.review import (
     read_verdicts,
     start_review,
     verdict_frame,
+    write_layer_tiles,
     write_mask,
     write_tiles,
     write_verdicts,
@@ -272,9 +273,53 @@ def test_tiles_that_are_judged_in_part_are_left_out_or_say_so(review, tmp_path, 
     assert "not judged" in made.warnings[0]
     write_tiles(review, tmp_path / "parts", *dates, tile=48, partial=True)
     known = np.array(Image.open(tmp_path / "parts" / "known" / "change_r0_c0.png")) == 255
-    unjudged = change_map()[:, :48] == 1
-    unjudged[2:12, 2:12] = False
-    assert np.array_equal(known, ~unjudged)
+    right, *others = outlines(review, (1, 2, 3, 4, 5))
+    expected = (away(right) > 8) | (away(right.boundary) > 2) & (away(right) == 0)
+    for other in others:
+        expected &= away(other) > 8
+    assert np.array_equal(known, expected)
+
+
+def test_what_a_person_outlined_is_known_to_its_edge(review, tmp_path, dates):
+    for shape in review.polygons:
+        judge(review, shape, "wrong")
+    judge(review, 1)
+    review.act({"do": "reshape", "shape": 1, "geometry": square(2, 2, 14, 12)}, by="ana")
+    judge(review, 3)
+    review.act({"do": "draw", "geometry": square(28, 0, 30, 20)}, by="ana")  # beside polygon 3
+    write_tiles(review, tmp_path / "parts", *dates, tile=48, partial=True)
+    known, label = (
+        np.array(Image.open(tmp_path / "parts" / role / "change_r0_c0.png")) == 255
+        for role in ("known", "label")
+    )
+    assert known[:18, :18].all()
+    assert label[2:12, 2:14].all()
+    assert known[0:20, 28:30].all()
+    assert label[0:20, 28:30].all()
+    assert not known[4:10, 24:28].any()  # beside 3, and not drawn
+    assert known[20:28, 4:12].all()  # wrong
+    assert not label[20:28, 4:12].any()
+
+
+@pytest.mark.parametrize("verdict", ["right", "missed"])
+def test_a_layer_says_what_a_person_outlined(review, tmp_path, dates, verdict):
+    judge(review, 1)
+    path = tmp_path / "judged.gpkg"
+    edited(review, path, lambda frame: frame[frame["id"] == 1].assign(verdict=verdict))
+    write_layer_tiles(path, tmp_path / "tiles", *dates, tile=48)
+    known = np.array(Image.open(tmp_path / "tiles" / "known" / "judged_r0_c0.png")) == 255
+    assert known.all() == (verdict == "missed")
+    assert known[4:10, 4:10].all()
+
+
+def outlines(review, shapes):
+    return [review.polygons[shape].outline for shape in shapes]
+
+
+def away(outline):
+    """Distances of the centres of 48 x 48 pixels."""
+    rows, cols = np.mgrid[:48, :48] + 0.5
+    return shapely.distance(shapely.points(cols, rows), outline)
 
 
 def test_tiles_of_one_class_say_so(review, tmp_path, dates):
@@ -292,7 +337,17 @@ def test_what_contradicts_is_not_known(review, tmp_path, dates):
     known = np.array(Image.open(tmp_path / "tiles" / "known" / "change_r0_c0.png")) == 255
     both = change_map()[:, :48] == 1
     both[:, 6:] = False
-    assert np.array_equal(known, ~both)
+    assert not known[both].any()
+    assert known[:, :6][~both[:, :6]].all()
+
+
+@pytest.mark.parametrize("name", ["../../x", "/etc/x", "a\\b", "", "a\x1b"])
+def test_a_review_cannot_name_files_elsewhere(review, name):
+    facts = review.folder / "review.json"
+    said = json.loads(facts.read_text())
+    facts.write_text(json.dumps(said | {"name": name}))
+    with pytest.raises(InputError, match="a name has no folders"):
+        Review.open(review.folder)
 
 
 def test_dates_of_another_place_are_refused(review, tmp_path):

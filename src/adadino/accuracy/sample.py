@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from adadino.accuracy.design import CLASSES, Design, Drawn, Stratum, draw, plan
 from adadino.accuracy.estimate import Assessment, assess
 from adadino.errors import InputError, WriteError, say
+from adadino.geo.read.trust import check_layer
 
 if TYPE_CHECKING:
     import geopandas as gpd
@@ -178,6 +179,7 @@ def _tables(path: Path) -> tuple[gpd.GeoDataFrame, Any, Any]:
     import pyogrio
     from pyogrio.errors import DataLayerError, DataSourceError
 
+    check_layer(path)
     try:
         layers = {name for name, _ in pyogrio.list_layers(path)}
         if {SAMPLE, PIXELS, STRATA} <= layers:

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from adadino.cli.options import Bands, Json, Overwrite, Quiet, Scale, takes_dataclasses
+from adadino.cli.options import Bands, Device, Json, Overwrite, Quiet, Scale, takes_dataclasses
 from adadino.cli.output import print_json, progress
 from adadino.cli.scene import read_colours
 from adadino.training.adapt.options import AdaptOptions
@@ -34,6 +34,7 @@ def command(
         Path | None, typer.Option(help="Pairs of your own to train along, against forgetting.")
     ] = None,
     options: AdaptOptions,
+    device: Device = "cpu",
     overwrite: Overwrite = False,
     quiet: Quiet = False,
     json: Json = False,
@@ -60,6 +61,7 @@ def command(
             output,
             options,
             replay=replay_data,
+            device=device,
             overwrite=overwrite,
             progress=report,
         )

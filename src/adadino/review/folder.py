@@ -19,6 +19,7 @@ from shapely.geometry import shape as from_json
 from shapely.geometry.base import BaseGeometry
 
 from adadino.errors import InputError, say
+from adadino.geo.read.trust import check_system, check_tiff
 from adadino.review.actions import Action, make_action
 from adadino.review.log import Log
 from adadino.review.propose import Proposal, order, summarise, waiting
@@ -92,6 +93,7 @@ class Review:
                     "open it with the version of adadino that wrote it. Nothing of it was changed."
                 )
             facts = Facts(**{**said, "transform": tuple(said["transform"])})
+            _check_facts(facts, folder)
             rows = json.loads((folder / POLYGONS).read_text(encoding="utf-8"))
             polygons = {row["id"]: _polygon(row) for row in rows}
         except FileNotFoundError as error:
@@ -110,6 +112,16 @@ class Review:
     def size(self) -> tuple[int, int]:
         """Height and width of the scene in pixels."""
         return self.facts.height, self.facts.width
+
+    @property
+    def mask(self) -> Path:
+        """The map, as a TIFF.
+
+        Raises:
+            InputError: It is something else under that name.
+        """
+        check_tiff(self.folder / MASK)
+        return self.folder / MASK
 
     @property
     def grid(self) -> Grid:
@@ -227,6 +239,15 @@ class Review:
             )
         if action.do == "judge":
             raise InputError(f"{shape} is a drawing; reshape or erase it instead of judging it.")
+
+
+def _check_facts(facts: Facts, folder: Path) -> None:
+    """Refuse facts that lead to other files; a review may come from somebody else."""
+    name = facts.name
+    if not name or name != Path(name).name or "\\" in name or not name.isprintable():
+        raise InputError(f"{folder / FACTS} calls the map {say(name)}; a name has no folders.")
+    if facts.crs is not None:
+        check_system(facts.crs, folder / FACTS)
 
 
 def _polygon(row: dict[str, Any]) -> Polygon:

@@ -20,6 +20,7 @@ from shapely.geometry import mapping
 from shapely.geometry.base import BaseGeometry
 
 from adadino.errors import InputError, say
+from adadino.geo.read.trust import check_layer, check_system
 from adadino.review.actions import Action, Verdict, make_action
 from adadino.review.folder import Review
 from adadino.review.shapes import mended
@@ -34,7 +35,7 @@ VERDICTS: tuple[str, ...] = get_args(Verdict)
 DRAWN = {"missed": "draw", "unchanged": "unchanged"}
 """The verdicts of new polygons, and the actions that they are."""
 MEANING = {
-    "right": "change",
+    "right": "found",
     "missed": "change",
     "wrong": "gone",
     "unchanged": "clear",
@@ -65,7 +66,8 @@ def read_verdicts(review: Review, path: Path | str, *, by: str | None = None) ->
 
     Args:
         review: The review of the same map.
-        path: Anything pyogrio reads; in another coordinate system it is transformed.
+        path: A GeoPackage, GeoJSON, FlatGeobuf or Shapefile; one in another coordinate system is
+            transformed.
         by: Who judged, where the file does not say; the user's name by default.
 
     Raises:
@@ -97,6 +99,7 @@ def read_layer(path: Path, crs: Any, notes: list[str]) -> gpd.GeoDataFrame:
     import geopandas as gpd
     from pyogrio.errors import DataLayerError, DataSourceError
 
+    check_layer(path)
     try:
         with warnings.catch_warnings():  # a GeoPackage may hold its style as a second layer
             warnings.filterwarnings("ignore", message="More than one layer")
@@ -105,6 +108,8 @@ def read_layer(path: Path, crs: Any, notes: list[str]) -> gpd.GeoDataFrame:
         raise InputError(f"cannot read polygons of {path}: {error}. Write it as .gpkg.") from error
     if not isinstance(frame, gpd.GeoDataFrame):
         raise InputError(f"{path} holds no geometries; give a layer of polygons.")
+    if frame.crs is not None:
+        check_system(frame.crs.to_wkt(), path)
     if (frame.crs is None) != (crs is None):
         without = "the file" if frame.crs is None else "the map"
         raise InputError(f"{path} does not fit the map: {without} has no coordinate system.")
@@ -125,8 +130,8 @@ def layer_outlines(path: Path, grid: Grid) -> dict[str, list[BaseGeometry]]:
     from adadino.geo.polygons.measure import move
 
     frame = read_layer(path, grid.system, [])
-    kinds: dict[str, list[BaseGeometry]] = {"change": [], "unknown": [], "clear": [], "gone": []}
-    verdicts = frame["verdict"] if "verdict" in frame else ["right"] * len(frame)
+    kinds: dict[str, list[BaseGeometry]] = {kind: [] for kind in MEANING.values()}
+    verdicts = frame["verdict"] if "verdict" in frame else ["missed"] * len(frame)
     outlines = move(frame.geometry.to_numpy(), ~grid.transform)
     for number, (outline, value) in enumerate(zip(outlines, verdicts, strict=True), start=1):
         row = _verdict({"row": number, "file": path.name, "verdict": _text(value)})

@@ -90,10 +90,15 @@ def start_review(
         seed=seed,
         sample=sample,
         unit="px" if grid.crs is None else "m2",
-        name=name or Path(mask or probability or "scene").stem,
+        name=_plain(name or Path(mask or probability or "scene").stem),
     )
     _write_facts(folder, facts, _rows(frame, grid, known=chance is not None))
     return Review.open(folder)
+
+
+def _plain(name: str) -> str:
+    """A name from which files can be named."""
+    return "".join(c if c.isprintable() and c not in "/\\" else "_" for c in name)
 
 
 def _write_facts(folder: Path, facts: Facts, rows: list[dict[str, Any]]) -> None:

@@ -16,7 +16,7 @@ from adadino.data.staging import MANIFEST
 from adadino.errors import InputError, WriteError
 from adadino.files import write_atomic
 from adadino.geo.polygons.measure import ground_resolution
-from adadino.review.folder import MASK, Review
+from adadino.review.folder import Review
 from adadino.review.labels import NODATA, Corrections, Truth
 
 if TYPE_CHECKING:
@@ -77,7 +77,7 @@ def write_tiles(
     from adadino.geo.read.raster import open_pair
     from adadino.geo.read.source import open_dataset
 
-    source = _Source(Corrections.of(review), review.grid, review.folder / MASK, review.facts.name)
+    source = _Source(Corrections.of(review), review.grid, review.mask, review.facts.name)
     if source.corrections.empty:
         raise InputError(f"nothing is judged in {review.folder}; there are no tiles to write.")
     opens = open_file or open_dataset
@@ -150,6 +150,11 @@ def _write_all(
         if not (partial or truth.known[truth.mask != NODATA].all()):
             left_out += 1
             continue
+        if partial:
+            beside = source.corrections.edges(
+                truth.mask.shape, int(window.row_off), int(window.col_off)
+            )
+            truth = truth._replace(known=truth.known & ~beside)
         names.append(f"{source.name}_r{int(window.row_off)}_c{int(window.col_off)}")
         images = pair.read(window)
         truth = truth._replace(known=truth.known & images.valid)

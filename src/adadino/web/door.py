@@ -16,7 +16,6 @@ the other drivers are not even registered, and nothing is fetched.
 
 from __future__ import annotations
 
-import re
 import threading
 import warnings
 from os import PathLike
@@ -24,6 +23,7 @@ from pathlib import Path
 from typing import Any
 
 from adadino.errors import InputError
+from adadino.geo.read.trust import names_files
 
 MAGIC = {
     b"II*\x00": "GTiff", b"MM\x00*": "GTiff", b"II+\x00": "GTiff", b"MM\x00+": "GTiff",
@@ -36,8 +36,6 @@ DRIVERS = frozenset({"GTiff", "COG", "PNG", "JPEG", "MEM", "Memory", "GPKG", "Ge
 """What a job reads and writes; the other drivers of GDAL are not registered there."""
 ELSEWHERE = ("OVERVIEWS", "GEOLOCATION")
 """Domains of metadata whose items name files that GDAL opens: overviews, and arrays to warp by."""
-_FILES = re.compile(r'PROJ4_GRIDS|PARAMETERFILE|(grids|init|file|model)=(?!@null[\s"])', re.I)
-"""How a coordinate system names files that PROJ opens."""
 _OPTIONS: dict[str, Any] = {
     "GDAL_DISABLE_READDIR_ON_OPEN": "EMPTY_DIR",
     "GDAL_PAM_ENABLED": "NO",
@@ -101,11 +99,6 @@ def open_foreign(path: str | PathLike[str], name: str | None = None) -> Any:
         dataset.close()
         raise InputError(problem)
     return dataset
-
-
-def names_files(wkt: str) -> bool:
-    """Whether a coordinate system, as WKT, needs files that it names: grids to shift by."""
-    return _FILES.search(wkt) is not None
 
 
 def narrow_gdal() -> dict[str, str]:

@@ -15,9 +15,10 @@ from adadino.config import StreamConfig
 from adadino.data.synthetic import make_pair
 from adadino.domain import Domain
 from adadino.errors import ConfigError, DataError, WriteError
+from adadino.metrics import Confusion
 from adadino.model.adadino import AdaDINO
 from adadino.training.adapt import run as running
-from adadino.training.adapt.compare import compare
+from adadino.training.adapt.compare import Comparison, best_look, compare, held_out
 from adadino.training.adapt.features import Frozen, Store, View, trained_parameters, views_of
 from adadino.training.adapt.fit import count, fit
 from adadino.training.adapt.options import AdaptOptions
@@ -116,6 +117,22 @@ def test_equal_tiles_and_seeds_give_equal_weights(tmp_path):
     assert not all(torch.equal(one[name], other[name]) for name in one)
 
 
+def test_the_new_model_lies_halfway(tmp_path):
+    network, tiles = model(), synthetic(5, 4, (SIDE, SIDE))
+    store = Store(tmp_path, Frozen(network, "decoder", tiles))
+    views = list(views_of(tiles, 8))
+    whole, half = (
+        fit(network, store, views, [], dataclasses.replace(FAST, way=way), seed=1, watch=tiles)
+        for way in (1.0, 0.5)
+    )
+    parts = (each.parameters() for each in (network, whole.model, half.model))
+    states = zip(*parts, strict=True)
+    for start, end, middle in states:
+        assert torch.allclose(middle, (start + end) / 2, atol=1e-6)
+    assert np.array_equal(half.looks[0], count(network, store, tiles))
+    assert np.array_equal(half.looks[FAST.steps], count(half.model, store, tiles))
+
+
 def test_what_is_unknown_teaches_nothing(tmp_path):
     network, tiles = model(), synthetic(5, 2, (SIDE, SIDE))
     store = Store(tmp_path, Frozen(network, "decoder", tiles))
@@ -174,15 +191,33 @@ def test_equal_models_are_not_better_and_better_ones_are():
     assert not compare(old, noise).better
 
 
-def test_the_final_number_of_updates_is_that_of_all_folds_together():
-    rows = [
-        {"steps": 0, "looks": {"0": [5, 5, 5, 0], "2": [4, 5, 6, 0]}},
-        {"steps": 2, "looks": {"0": [10, 20, 20, 0], "2": [30, 5, 5, 0]}},
-    ]
-    assert running._final_steps(rows) == 2
-    rows[1]["looks"]["2"] = [10, 20, 20, 0]
-    assert running._final_steps(rows) == 0
-    assert running._final_steps([{"steps": 3, "looks": {}}]) == 3
+def test_better_is_a_question_with_one_side():
+    scores = Confusion(1, 1, 1, 1)
+    assert Comparison(scores, scores, 0.03, low=-0.001, high=0.06, chance=0.96).better
+    assert not Comparison(scores, scores, 0.03, low=-0.004, high=0.06, chance=0.94).better
+    old = np.tile([50, 50, 50, 850], (14, 1))
+    found = compare(old, old + np.array([[8, 0, -8, 0]] * 9 + [[-7, 0, 7, 0]] * 5))
+    assert 0.85 < found.chance < 0.95  # better in 9 tiles of 14
+    assert not found.better
+
+
+def looks(**by_step):
+    return {int(step[1:]): np.array([counts]) for step, counts in by_step.items()}
+
+
+def test_the_number_of_updates_is_that_of_all_folds_together():
+    lucky = looks(s0=[5, 5, 5, 0], s2=[4, 5, 6, 0])
+    large = looks(s0=[10, 20, 20, 0], s2=[30, 5, 5, 0])
+    assert best_look([lucky, large]) == 2
+    assert best_look([lucky, looks(s0=[10, 20, 20, 0], s2=[10, 20, 20, 0])]) == 0
+
+
+def test_a_fold_does_not_choose_when_it_is_scored():
+    folds = [looks(s0=[1, 9, 9, 0], s2=[3, 7, 7, 0], s4=[9, 1, 1, 0]) for _ in range(3)]
+    folds[0] = looks(s0=[1, 9, 9, 0], s2=[9, 1, 1, 0], s4=[2, 8, 8, 0])  # best at 2 by itself
+    old, new = held_out(folds)
+    assert old.tolist() == [[1, 9, 9, 0]] * 3
+    assert new[0].tolist() == [2, 8, 8, 0]  # scored where the others were best
 
 
 @pytest.mark.slow

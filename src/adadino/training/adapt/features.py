@@ -100,7 +100,7 @@ class Frozen:
         """What is kept of a view."""
         model = self.model
         pair = torch.stack([view.show(view.tile.before), view.show(view.tile.after)])
-        images = model.pad(pair.float() / 255)
+        images = model.pad(pair.to(self.device).float() / 255)
         kept: Maps = {}
         if self.part == "decoder":
             encoding = model.encoder(model.prepare(images), k=self._k, chunks=self.chunks)
@@ -129,6 +129,11 @@ class Frozen:
             grid = tuple(s * model.config.scale // model.config.backbone.patch for s in padded)
             encoding = self._go_on(model, maps["tokens"], (grid[0], grid[1]))
         return _decode(model, encoding, maps, (padded[0], padded[1]), size)
+
+    @property
+    def device(self) -> torch.device:
+        """Where the model is."""
+        return next(self.model.parameters()).device
 
     @property
     def _k(self) -> int:
@@ -199,7 +204,8 @@ def _choose_chunks(model: AdaDINO, sample: Sequence[Tile]) -> Tensor | None:
     if config.selection != "learned" or config.k >= config.chunks:
         return None
     dates = [torch.stack([getattr(t, d) for t in sample[:SAMPLE]]) for d in ("before", "after")]
-    scores = model(*(date.float() / 255 for date in dates)).scores
+    device = next(model.parameters()).device
+    scores = model(*(date.to(device).float() / 255 for date in dates)).scores
     assert scores is not None
     return top_chunks_by_block(scores, config.k)
 
@@ -223,7 +229,7 @@ class Store:
             path = self.folder / f"{view.name}.safetensors"
             if not path.is_file():
                 write_atomic(path, save(self.frozen.compute(view)))
-            self._held[view.name] = load_file(path)
+            self._held[view.name] = load_file(path, device=str(self.frozen.device))
         return self._held[view.name]
 
 

@@ -1,14 +1,18 @@
-"""One training of an adaptation: from the base model, a few updates, stopped in time.
+"""One training of an adaptation: from the base model, a few updates, watched on other tiles.
 
-Batch normalisation keeps the statistics of the base model: those of four pairs are noise. All draws
-come from one generator, so that equal tiles and settings give equal weights.
+- Batch normalisation keeps the statistics of the base model: those of four pairs are noise.
+- The model that comes out lies between the base and the trained weights (Wortsman et al. 2022). A
+  few tiles are soon known by heart: on LEVIR-CD's scenes 1-24, grey and at 1 m, 60 updates on five
+  judged tiles took 9 points of F1 from other scenes, and halfway they gave 1; on eight tiles they
+  gave 12, and 11 halfway.
+- All draws come from one generator, so that equal tiles and settings give equal weights.
 """
 
 from __future__ import annotations
 
 import copy
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -19,9 +23,10 @@ from torch import Tensor
 
 from adadino.errors import TrainingError
 from adadino.losses import total_loss
-from adadino.metrics import Confusion, confusion_counts
+from adadino.metrics import confusion_counts
 from adadino.model.adadino import AdaDINO
 from adadino.model.detector import Output
+from adadino.training.adapt.compare import Looks
 from adadino.training.adapt.features import Store, View, trained_parameters
 from adadino.training.adapt.options import AdaptOptions
 from adadino.training.adapt.tiles import Tile
@@ -33,13 +38,11 @@ SURE = 30.0
 
 
 class Fitted(NamedTuple):
-    """A trained model and when it was best."""
+    """A trained model, and how it came along."""
 
     model: AdaDINO
-    steps: int
-    """Updates after which it stopped; 0 is the base model."""
-    looks: dict[int, list[int]]
-    """What it got right and wrong (tp, fp, fn, tn) on the tiles that decide, by updates."""
+    looks: Looks
+    """What it got right and wrong on the tiles that were watched, by updates."""
 
 
 def fit(
@@ -50,7 +53,7 @@ def fit(
     options: AdaptOptions,
     *,
     seed: int,
-    stop: Sequence[View] = (),
+    watch: Sequence[Tile] = (),
     steps: int | None = None,
     step_done: Step = lambda: None,
 ) -> Fitted:
@@ -63,8 +66,8 @@ def fit(
         replay: Pairs of which one goes into every batch, against forgetting.
         options: Learning rate, batch, the most updates.
         seed: What the draws depend on.
-        stop: Tiles that decide when to stop: the model that scores best on them is returned.
-        steps: Stop after so many updates instead.
+        watch: Tiles on which the model is scored every few updates.
+        steps: Stop after so many updates.
         step_done: Called after every update.
     """
     model = copy.deepcopy(base).eval().requires_grad_(False)
@@ -73,8 +76,7 @@ def fit(
         parameter.requires_grad_(True)
     optimizer = torch.optim.AdamW(trained, lr=options.lr, weight_decay=options.weight_decay)
     generator = torch.Generator().manual_seed(seed)
-    looks = {0: _look(model, store, stop)}
-    best, best_state = 0, _state(model)
+    looks = {0: count(base, store, watch)} if watch else {}
     for step in range(1, (options.steps if steps is None else steps) + 1):
         for group in optimizer.param_groups:
             group["lr"] = options.lr * _factor(step, options.steps)
@@ -87,19 +89,18 @@ def fit(
         torch.nn.utils.clip_grad_norm_(trained, 1.0)
         optimizer.step()
         step_done()
-        if stop and (step % options.every == 0 or step == options.steps):
-            looks[step] = _look(model, store, stop)
-            if best_look(looks) == step:
-                best, best_state = step, _state(model)
-    if stop:
-        model.load_state_dict(best_state)
-        return Fitted(model.requires_grad_(False), best, looks)
-    return Fitted(model.requires_grad_(False), options.steps if steps is None else steps, {})
+        if watch and (step % options.every == 0 or step == options.steps):
+            looks[step] = count(_between(base, model, options.way), store, watch)
+    return Fitted(_between(base, model, options.way), looks)
 
 
-def best_look(looks: Mapping[int, Sequence[int]]) -> int:
-    """The updates of the highest F1; the fewest, where several are equal."""
-    return max(looks, key=lambda step: (Confusion(*looks[step]).f1, -step))
+@torch.no_grad()
+def _between(base: AdaDINO, trained: AdaDINO, way: float) -> AdaDINO:
+    """The model so far on the way from one to the other."""
+    model = copy.deepcopy(base).eval().requires_grad_(False)
+    for parameter, end in zip(model.parameters(), trained.parameters(), strict=True):
+        parameter.lerp_(end, way)
+    return model
 
 
 @torch.no_grad()
@@ -107,7 +108,7 @@ def count(model: AdaDINO, store: Store, tiles: Sequence[Tile]) -> NDArray[np.int
     """What a model gets right and wrong of the known pixels: (tiles, 4), tp, fp, fn, tn."""
     rows = [torch.zeros(0, 4, dtype=torch.int64)]
     for tile in tiles:
-        odds = log_odds(model, store, tile)[tile.known]
+        odds = log_odds(model, store, tile).cpu()[tile.known]
         rows.append(confusion_counts(odds >= 0, tile.label[tile.known])[None])
     counts: NDArray[np.int64] = torch.cat(rows).numpy()
     return counts
@@ -119,15 +120,6 @@ def log_odds(model: AdaDINO, store: Store, tile: Tile) -> Tensor:
     shape = (tile.label.shape[0], tile.label.shape[1])
     logits = store.frozen.forward(model, [store[View(tile, 0)]], shape).logits[0]
     return logits[1] - logits[0]
-
-
-def _look(model: AdaDINO, store: Store, stop: Sequence[View]) -> list[int]:
-    counts: list[int] = count(model, store, [view.tile for view in stop]).sum(axis=0).tolist()
-    return counts
-
-
-def _state(model: AdaDINO) -> dict[str, Tensor]:
-    return {name: tensor.clone() for name, tensor in model.state_dict().items()}
 
 
 def _factor(step: int, most: int) -> float:
@@ -151,7 +143,8 @@ def _draw(
 def _loss(model: AdaDINO, store: Store, batch: Sequence[View]) -> Tensor:
     label = torch.stack([view.show(view.tile.label) for view in batch])
     known = torch.stack([view.show(view.tile.known) for view in batch])
-    shape = (label.shape[-2], label.shape[-1])
+    shape, device = (label.shape[-2], label.shape[-1]), store.frozen.device
+    label, known = label.to(device), known.to(device)
     output = store.frozen.forward(model, [store[view] for view in batch], shape)
     output, label = _only(output, known), label & known
     lambda_cgla = 0.0 if store.frozen.part == "decoder" else TrainConfig.lambda_max
@@ -170,7 +163,7 @@ def _only(output: Output, known: Tensor) -> Output:
     """
     if bool(known.all()):
         return output
-    sure = torch.tensor([SURE, -SURE]).view(1, 2, 1, 1)
+    sure = output.logits.new_tensor([SURE, -SURE]).view(1, 2, 1, 1)
 
     def masked(logits: Tensor) -> Tensor:
         large = F.interpolate(logits, known.shape[-2:], mode="bilinear", align_corners=False)

@@ -21,9 +21,9 @@ class AdaptOptions:
         Literal["auto", "decoder", "adapters", "both"],
         "What is trained; auto is the decoder, from 64 tiles on the adapters too.",
     ] = "auto"
-    steps: Annotated[int, "The most updates of one training."] = 160
-    folds: Annotated[int, "Parts of the tiles that are held out in turn."] = 6
-    lr: Annotated[float, "Learning rate."] = 5e-4
+    steps: Annotated[int, "The most updates of one training."] = 60
+    folds: Annotated[int, "Parts of the tiles that are held out in turn."] = 4
+    lr: Annotated[float, "Learning rate."] = 1e-3
     replay: Annotated[int, "Synthetic pairs that are trained along, against forgetting."] = 8
     seed: Annotated[int, "What all random draws depend on."] = 0
     resolution: Annotated[
@@ -32,8 +32,10 @@ class AdaptOptions:
     anyway: Annotated[bool, "Write the new model even if it is not better."] = False
     batch: int = 4
     """Pairs of an update."""
-    every: int = 20
-    """Updates between two looks at the tiles that decide when to stop."""
+    every: int = 10
+    """Updates between two looks at the tiles that are held out."""
+    way: float = 0.5
+    """How far the new model goes from the base's weights to the trained ones."""
     weight_decay: float = 0.01
     views: int = 64
     """Flipped and turned copies of tiles whose features are kept: 10 MB each for `tiny`."""

@@ -2,10 +2,11 @@
 
 1. Read the tiles and divide them into folds.
 2. Compute the frozen features of all views, once.
-3. For every fold: train on the others but one, which decides when to stop, and count what the old
-   and the new model get right on the fold itself.
-4. Compare the two over all folds. No tile in that figure was trained on, nor did it choose when to
-   stop.
+3. For every fold: train on the others, and count every few updates what the model gets right on the
+   fold itself.
+4. For every fold, choose the number of updates that was best on all other folds, and compare the
+   old model and the new one at that point. No tile in that figure was trained on, nor did its own
+   score choose when to stop.
 5. Train on all tiles for as many updates as were best over all folds, and write the model if it
    is better.
 
@@ -33,10 +34,11 @@ from adadino.domain import Domain
 from adadino.errors import DataError, WriteError
 from adadino.files import locked, work_folder, write_atomic
 from adadino.model.adadino import AdaDINO
+from adadino.runtime.devices import choose_device
 from adadino.source import WEIGHTS, lineage, read_settings
-from adadino.training.adapt.compare import Comparison, compare
+from adadino.training.adapt.compare import Comparison, Looks, best_look, compare, held_out
 from adadino.training.adapt.features import Frozen, Store, View, check_model, views_of
-from adadino.training.adapt.fit import best_look, count, fit
+from adadino.training.adapt.fit import count, fit
 from adadino.training.adapt.options import AdaptOptions, Part
 from adadino.training.adapt.result import Adapted, as_markdown
 from adadino.training.adapt.tiles import Tile, divide, pairs_of, read_tiles
@@ -59,6 +61,7 @@ def adapt(
     *,
     replay: Path | str | None = None,
     backbone: str | None = None,
+    device: str = "cpu",
     overwrite: bool = False,
     progress: Report | None = None,
 ) -> Adapted:
@@ -71,6 +74,7 @@ def adapt(
         options: What is trained, and how long.
         replay: A folder of pairs to train along against forgetting, beside the synthetic ones.
         backbone: The backbone's weights, for a checkpoint that does not carry them.
+        device: Where to compute; on the CPU equal labels and options give equal weights.
         overwrite: Replace a model that is there, and begin anew.
         progress: Called with units of work done, all of them, and the time left.
 
@@ -85,7 +89,8 @@ def adapt(
     tiles = read_tiles(Path(data))
     folds = divide(tiles, options.folds)
     part = options.trained(len(tiles))
-    model = check_model(load(source, backbone=backbone), part)
+    place = choose_device(device)
+    model = check_model(load(source, backbone=backbone), part).to(place)
     others = [] if replay is None else read_tiles(Path(replay))
     if others and others[0].label.shape != tiles[0].label.shape:
         raise DataError(
@@ -159,40 +164,26 @@ class _Job:
     def cross_validate(self, folds: Sequence[Sequence[int]]) -> tuple[Comparison, int]:
         """Both models on every fold, and the updates that were best."""
         self.total = self.done + (1 + len(folds)) * self.options.steps
-        rows = [self._fold(index, folds) for index in range(len(folds))]
-        old, new = (
-            np.concatenate([np.array(row[name]) for row in rows]) for name in ("old", "new")
-        )
-        return compare(old, new, seed=self.options.seed), _final_steps(rows)
+        looks = [self._fold(index, folds) for index in range(len(folds))]
+        old, new = held_out(looks)
+        return compare(old, new, seed=self.options.seed), best_look(looks)
 
-    def _fold(self, index: int, folds: Sequence[Sequence[int]]) -> dict[str, Any]:
-        """One fold's counts: from disk, if a killed run has them."""
+    def _fold(self, index: int, folds: Sequence[Sequence[int]]) -> Looks:
+        """One fold's counts by updates: from disk, if a killed run has them."""
         path = self.work / f"fold-{index}.json"
         if path.is_file():
             self.skipped += self.options.steps
             self.step(self.options.steps)
-            found: dict[str, Any] = json.loads(path.read_text())
-            return found
-        held, inner = set(folds[index]), set(folds[(index + 1) % len(folds)])
-        if len(folds) < 3:  # nothing would be left to train on
-            inner = set()
-        names = {self.tiles[n].name for n in held | inner}
+            return {int(s): np.array(rows) for s, rows in json.loads(path.read_text()).items()}
+        held = [self.tiles[n] for n in folds[index]]
+        names = {tile.name for tile in held}
         views = [view for view in self.views if view.tile.name not in names]
-        fitted = fit(
+        looks = fit(
             self.model, self.store, views, self.replay, self.options,
-            seed=self.options.seed * 1000 + index,
-            stop=[View(self.tiles[n], 0) for n in sorted(inner)],
-            steps=None if inner else self.options.steps // 2, step_done=self.step,
-        )  # fmt: skip
-        test = [self.tiles[n] for n in sorted(held)]
-        found = {
-            "steps": fitted.steps,
-            "looks": {str(step): counts for step, counts in fitted.looks.items()},
-            "old": count(self.model, self.store, test).tolist(),
-            "new": count(fitted.model, self.store, test).tolist(),
-        }
-        write_atomic(path, json.dumps(found))
-        return found
+            seed=self.options.seed * 1000 + index, watch=held, step_done=self.step,
+        ).looks  # fmt: skip
+        write_atomic(path, json.dumps({str(s): rows.tolist() for s, rows in looks.items()}))
+        return looks
 
     def train_all(self, steps: int) -> AdaDINO:
         """The model of all tiles."""
@@ -207,19 +198,6 @@ class _Job:
         """Both models on synthetic pairs that neither has seen."""
         old = count(self.model, self.store, self.unseen)
         return compare(old, count(new, self.store, self.unseen), seed=self.options.seed)
-
-
-def _final_steps(rows: Sequence[dict[str, Any]]) -> int:
-    """The updates that were best for all folds together, on the tiles that decided there.
-
-    The folds' own best numbers of updates would be another answer, and a worse one: on the few
-    tiles of one fold the best is often the first or the last by chance.
-    """
-    looks = [row["looks"] for row in rows if row["looks"]]
-    if not looks:
-        return int(rows[0]["steps"])
-    pooled = {int(step): np.sum([one[step] for one in looks], axis=0).tolist() for step in looks[0]}
-    return best_look(pooled)
 
 
 def synthetic(first: int, number: int, size: tuple[int, int]) -> list[Tile]:

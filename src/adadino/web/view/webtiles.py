@@ -15,7 +15,8 @@ import pyproj
 import rasterio
 from rasterio.windows import Window
 
-from adadino.web.door import names_files, open_foreign
+from adadino.geo.read.trust import names_files
+from adadino.web.door import open_foreign
 from adadino.web.view.display import TILE, Display
 from adadino.web.view.mercator import Extent
 from adadino.web.view.tiles import Layer, draw_part, encoded
