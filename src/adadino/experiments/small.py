@@ -124,7 +124,7 @@ def _peer(spec: PeerSpec) -> Row:
     other; a peer that was published without them takes the study's. The schedule is one for all.
     """
     overrides = [f"model.peer={spec.name}"]
-    if spec.trunk:
+    if spec.trunk == "lite0":
         overrides.append(IMAGENET)
     recipe = spec.recipe
     if recipe is not None:
