@@ -118,7 +118,7 @@ def test_mobile_sams_file_becomes_the_sam_distance(tmp_path):
     for name, tensor in encoder.state_dict().items():
         assert torch.equal(again.encoder.state_dict()[name], tensor)
     assert again.ancestors[0]["model"] == "mobile_sam.pt"
-    with pytest.raises(WeightsError, match="it is not MobileSAM; give mobile_sam.pt"):
+    with pytest.raises(WeightsError, match="it is not MobileSAM; give mobile_sam"):
         load_released("sam-distance", released("fc-ef", tmp_path / "other.pt"))
     with pytest.raises(WeightsError, match="there is no file"):
         load_released("sam-distance", tmp_path / "nowhere.pt")

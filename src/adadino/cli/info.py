@@ -118,11 +118,9 @@ def find_config(
     from adadino import schema
     from adadino.bundled import bundled
     from adadino.errors import ConfigError, WeightsError
-    from adadino.peers import ABSENT, PEERS, find_peer
+    from adadino.peers import PEERS
     from adadino.source import read_settings
 
-    if model in ABSENT:
-        find_peer(model)  # raises, saying why it is only quoted
     if model in PEERS:
         if (preset is not None or backbone is not None) and not PEERS[model].backbone:
             raise ConfigError(f"{model} has one size and no backbone: leave the option out.")

@@ -1,9 +1,9 @@
 """The comparators as data: what each is, where it comes from, how its authors trained it.
 
-`PEERS` are built here, one file each; `ABSENT` are only quoted. This module imports no model and no
-torch. Learning rates are the ones published for each model, in its paper or with its released code.
-Parameters are counted as published, for the Mambas as their released configurations give them, and
-`idle` says how many of those never run and do not exist here.
+`PEERS` are built here, one file each. This module imports no model and no torch. Learning rates are
+the ones published for each model, in its paper or with its released code. Parameters are counted as
+published, for the Mambas and ChangeTitans as their released code gives them, and `idle` says how
+many of those never run and do not exist here.
 """
 
 from __future__ import annotations
@@ -90,17 +90,6 @@ class PeerSpec:
         module, _, name = self.home.rpartition(".")
         model: type[Peer] = getattr(import_module(f"adadino.peers.{module}"), name)
         return model
-
-
-@dataclass(frozen=True)
-class AbsentPeer:
-    """A comparator that is quoted and not built."""
-
-    title: str
-    citation: str
-    reason: str
-    f1: dict[str, float]
-    """F1 of the change class by benchmark, as the AdaDINO paper quotes it in Table 1."""
 
 
 def _quoted(
@@ -329,6 +318,7 @@ _ALL = (
         recipe=Recipe("adamw", 5e-4),
         backbone=True,
         trunk="lite0",
+        f1=_quoted(84.70, 94.88, 92.31, 86.99),
     ),
     PeerSpec(
         "peftcd",
@@ -377,26 +367,13 @@ _ALL = (
 PEERS: dict[str, PeerSpec] = {spec.name: spec for spec in _ALL}
 """The comparators by name, in the order of the tables."""
 
-ABSENT: dict[str, AbsentPeer] = {
-    "changedino-original": AbsentPeer(
-        "ChangeDINO",
-        "C.-H. Cheng, C.-C. Hsu, ISPRS Annals 2026",
-        "its feature pyramid is built on mmcv's compiled deformable convolution; `changedino` does "
-        "without (on whu-cd and levir-cd+ the AdaDINO paper reproduced it itself)",
-        _quoted(84.70, 94.88, 92.31, 86.99),
-    ),
-}
-"""The comparators that are quoted and not built, with the reason."""
-
 
 def find_peer(name: str) -> PeerSpec:
     """A comparator by its name.
 
     Raises:
-        ConfigError: There is no such peer, or it is only quoted.
+        ConfigError: There is no such peer.
     """
-    if name in ABSENT:
-        raise ConfigError(f"{name} is quoted only: {ABSENT[name].reason}.")
     if name not in PEERS:
         raise ConfigError(f"unknown peer {name!r}; there are {', '.join(PEERS)}.")
     return PEERS[name]

@@ -47,10 +47,7 @@ class SamDistance(Peer):
     def compare(self, before: Tensor, after: Tensor) -> tuple[Tensor, list[Tensor]]:
         """See `Peer.compare`."""
         images = self.sizes.enlarge(torch.cat((before, after)), ENLARGED)
-        features = self.encoder(self.prepare(images)).float()
-        last = self.encoder.neck[-1]
-        weight, bias = (tensor.float()[:, None, None] for tensor in (last.weight, last.bias))
-        first, second = split_dates((features - bias) / weight)
+        first, second = split_dates(self.encoder(self.prepare(images)).float())
         cosine = F.cosine_similarity(first, second, dim=1)[:, None]  # (B, 1, h, w)
         logit = SHARPNESS * (math.cos(math.radians(ANGLE)) - cosine)
         return torch.cat((torch.zeros_like(logit), logit), dim=1), []
