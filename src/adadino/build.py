@@ -17,6 +17,7 @@ from adadino.model.detector import Detector
 from adadino.model.lite0 import Lite0, load_lite0
 from adadino.model.weights import BackboneWeights, make_backbone, read_backbone
 from adadino.peers import build_peer, find_peer
+from adadino.peers.mobile_sam import MobileSAM, load_mobile_sam
 
 
 def kind_of(config: Config) -> type[Detector]:
@@ -58,9 +59,16 @@ def build(config: Config, backbone: str | Path | None = None) -> Detector:
         model = new_model(config)
     else:
         model = build_on(config, read_backbone(source, config.backbone))
-    start = config.stream.weights
-    trunk = next((part for part in model.modules() if isinstance(part, Lite0)), None)
-    if trunk is not None and start is not None:
-        pretrained = load_lite0(None if start == "imagenet" else start, levels=trunk.levels)
-        trunk.load_state_dict(pretrained.state_dict())
+    if config.stream.weights is not None:
+        _fill_trunk(model, config.stream.weights)
     return model
+
+
+def _fill_trunk(model: Detector, start: str) -> None:
+    """Give the convolutional trunk, or MobileSAM's encoder, the weights that a setting names."""
+    for part in model.modules():
+        if isinstance(part, Lite0):
+            pretrained = load_lite0(None if start == "imagenet" else start, levels=part.levels)
+            part.load_state_dict(pretrained.state_dict())
+        elif isinstance(part, MobileSAM):
+            part.load_state_dict(load_mobile_sam(start).state_dict())

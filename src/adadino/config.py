@@ -221,8 +221,8 @@ class CPGRConfig:
 class StreamConfig:
     """Beyond the paper: a convolutional network beside the frozen transformer, for fine detail.
 
-    Peers that are built on such a network (lite-unet, changedino) always have it, and take its
-    `weights` from here.
+    Peers that are built on such a network (lite-unet, changedino), or on MobileSAM (faewnet,
+    sam-distance), always have it, and take its `weights` from here.
     """
 
     name: Literal["none", "lite0"] = "none"

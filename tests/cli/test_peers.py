@@ -11,10 +11,12 @@ import torch
 from safetensors.torch import load_file
 
 import adadino as package
+from adadino.checkpoint import save
 from adadino.data.synthetic import write_dataset, write_geotiff_pair
 from adadino.errors import ConfigError
-from adadino.peers import PEERS
+from adadino.peers import PEERS, build_peer
 from adadino.training.config import load_run
+from tests.conftest import randomise
 from tests.peers.formula import formula
 from tests.peers.test_convert import FACTS
 
@@ -26,7 +28,11 @@ SMALL_BACKBONE = (
 )
 QUICK = ("fc-ef", "tinycd", "peftcd")
 """From scratch, on a pretrained trunk, and on the backbone: one of each with every change."""
-EVERY = [pytest.param(name, marks=() if name in QUICK else pytest.mark.slow) for name in PEERS]
+EVERY = [
+    pytest.param(name, marks=() if name in QUICK else pytest.mark.slow)
+    for name, spec in PEERS.items()
+    if spec.trained
+]
 
 
 @pytest.fixture(scope="module")
@@ -133,7 +139,8 @@ def test_a_peer_s_history_has_no_settings_of_adadino(train):
     ("name", "arguments", "message"),
     [
         ("fcef", [], "unknown peer 'fcef'; there are fc-ef, fc-siam-diff"),
-        ("st-mamba", [], "st-mamba is quoted only: it is not rebuilt yet"),
+        ("sam-distance", [], "sam-distance has nothing to train: adadino evaluate and predict"),
+        ("faewnet", ["--model.stream.weights", "x.pt"], "there is no file x.pt; MobileSAM's"),
         ("unet", ["--model.bscs.k", 4], "model.bscs.k has no effect on unet: leave it out."),
         ("unet", ["--model.bscs.k", 6], "model.bscs.k has no effect on unet: leave it out."),
         ("unet", ["--model.backbone.weights", "x"], "model.backbone.weights has no effect on unet"),
@@ -256,7 +263,11 @@ def test_info_says_the_published_recipe_and_the_command_that_follows_it(adadino)
         "info", "bit"
     ).out.replace("\n", " ")
     assert json.loads(adadino("info", "lite-unet", "--json").out)["peer"]["recipe"] is None
-    assert "st-mamba is quoted only" in adadino("info", "st-mamba").err
+    card = json.loads(adadino("info", "faewnet", "--json").out)
+    assert "--model.stream.weights mobile_sam.pt" in card["next"]
+    card = json.loads(adadino("info", "sam-distance", "--json").out)
+    assert card["params"]["trainable"] == 0
+    assert card["next"].startswith("adadino convert sam-distance mobile_sam.pt -o DIR")
 
 
 def test_info_of_a_peer_on_the_backbone_takes_a_preset(adadino):
@@ -271,6 +282,17 @@ def test_info_of_a_peer_on_the_backbone_takes_a_preset(adadino):
     assert "3.55M" in people
     assert "513,000" in people
     assert "3,550,026" in people
+
+
+def test_a_peer_that_is_not_trained_is_scored_and_applied(adadino, data, dates, tmp_path):
+    model = save(randomise(build_peer("sam-distance"), 1.0), tmp_path / "sam")
+    said = adadino("evaluate", model, "--data", data, "--split", "val", "--json", "--device", "cpu")
+    assert said.code == 0, said.err
+    assert 0 < json.loads(said.out)["pixel"]["recall"] <= 1
+    said = adadino("predict", *dates, "--model", model, "-o", tmp_path / "c.tif", "--device", "cpu")
+    assert said.code == 0, said.err
+    said = adadino("info", model, "--json")
+    assert json.loads(said.out)["peer"]["name"] == "sam-distance"
 
 
 def test_a_released_checkpoint_becomes_a_folder_that_every_command_takes(adadino, tmp_path):

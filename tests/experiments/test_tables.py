@@ -11,12 +11,12 @@ from adadino.benchmark.cost import gflops
 from adadino.config import PRESETS
 from adadino.evaluation import Protocol
 from adadino.experiments.dinov2 import VIT_S
-from adadino.experiments.runs import run_config
+from adadino.experiments.runs import digest_of, run_config
 from adadino.experiments.setting import Setting
 from adadino.experiments.small import SMALL
 from adadino.experiments.table import PAPER, Row, quickened
 from adadino.experiments.tables import TABLES
-from adadino.peers import ABSENT, PEERS
+from adadino.peers import PEERS
 
 ALL = [(table.name, row) for table in TABLES.values() for row in table.rows]
 ROWS = [(table, row) for table, row in ALL if row.study is PAPER]
@@ -106,7 +106,7 @@ def test_every_peer_has_the_budget_of_all_and_its_published_optimiser(tmp_path, 
             assert config.train.weight_decay == recipe.weight_decay
     on_backbone = spec is None or spec.backbone
     assert config.model.backbone.weights == ("weights.pth" if on_backbone else None)
-    stream = spec.trunk if spec is not None else "stream" in row.name
+    stream = spec.trunk == "lite0" if spec is not None else "stream" in row.name
     assert config.model.stream.weights == ("imagenet" if stream else None)
 
 
@@ -116,8 +116,41 @@ def test_the_table_of_peers_has_every_peer_and_ours():
     assert names[: len(titles)] == titles
     assert all(name.startswith("AdaDINO") for name in names[len(titles) :])
     assert {"AdaDINO", "AdaDINO, k=6", "AdaDINO + stream"} <= set(names)
-    for absent in ABSENT.values():
-        assert any(line.startswith(absent.title) for line in TABLES["peers"].footer)
+    for spec in PEERS.values():  # the ten of the paper's Table 1 and what it says of each
+        original = f"{spec.title.removesuffix('-style')}, the original: F1 as the paper quotes it"
+        assert any(line.startswith(original) for line in TABLES["peers"].footer) == bool(spec.f1)
+
+
+def test_the_full_budget_has_every_peer_at_as_many_pairs_as_the_bundled_recipe():
+    """384 tiles of LEVIR three times and 1,440 of CLCD, thirty times: the recipe has 76,160."""
+    full = TABLES["peers-full"].rows
+    assert [row.name for row in full] == [row.name for row in PEER_ROWS]
+    for row in full:
+        config = run_config(row, 0, Setting(data=Path("data"), backbone="weights.pth"))
+        names = [Path(root).name for root in config.data.root]
+        assert names == ["levir", "levir", "levir", "clcd"]
+        assert config.train.epochs * (3 * 384 + 1440) == 77_760
+        assert config.train.validate_every == 2  # what a call of ten minutes can lose
+        small = next(one for one in PEER_ROWS if one.name == row.name)
+        assert row.overrides == small.overrides
+
+
+def test_the_curve_has_six_models_at_four_budgets():
+    rows = TABLES["peers-curve"].rows
+    models = {row.name.rpartition(", ")[0] for row in rows}
+    assert len(models) == 6
+    assert {"AdaDINO + stream", "AdaDINO + stream, k=6"} < models
+    for row in rows:
+        config = run_config(row, 0, Setting(data=Path("data"), backbone="weights.pth"))
+        assert row.pairs == config.train.epochs * 2592
+        assert row.name.endswith(f", {row.pairs / 1000:.0f}k")
+    last = [row for row in rows if row.pairs == 77_760]
+    full = {digest(row) for row in TABLES["peers-full"].rows}
+    assert {digest(row) for row in last} <= full  # those runs are trained once
+
+
+def digest(row: Row) -> str:
+    return digest_of(run_config(row, 0, Setting(data=Path("data"), backbone="weights.pth")))
 
 
 def test_f1_and_iou_of_a_row_belong_together():

@@ -2,8 +2,6 @@ import pytest
 
 from adadino.peers import PEERS
 
-NAMES = [
-    pytest.param(name, marks=[pytest.mark.slow] if name in ("rs-mamba", "cdmamba") else [])
-    for name in PEERS
-]
-"""Every peer; two that take seconds are left to the slow tests. ChangeMamba shares their scan."""
+SLOW = ("rs-mamba", "cdmamba", "changetitans", "st-mamba")
+NAMES = [pytest.param(name, marks=[pytest.mark.slow] if name in SLOW else []) for name in PEERS]
+"""Every peer; those that take seconds are left to the slow tests. ChangeMamba shares their scan."""

@@ -21,14 +21,17 @@ from adadino.errors import ConfigError, WeightsError
 from adadino.peers import build_peer
 from adadino.peers.base import DropPath, Peer
 from adadino.peers.mit import ReducedAttention
+from adadino.peers.mobile_sam import our_name
 from adadino.peers.released import RULES, load_released, translate
+from tests.conftest import randomise
 from tests.peers.formula import difference, formula, images
 
 FACTS = json.loads((Path(__file__).parent / "released.json").read_text())
+PARTS = json.loads((Path(__file__).parent / "parts.json").read_text())
 SHAPES = {peer: {n: tuple(s) for n, s in said["tensors"].items()} for peer, said in FACTS.items()}
 
 
-LARGE = ("rs-mamba", "changeformer", "cdmamba")
+LARGE = ("rs-mamba", "changeformer", "cdmamba", "changetitans")
 """Seconds in float64; the others guard the same code in the quick tests."""
 EVERY = [pytest.param(peer, marks=[pytest.mark.slow] if peer in LARGE else []) for peer in FACTS]
 
@@ -86,7 +89,10 @@ def test_every_tensor_of_ours_comes_from_one_of_theirs(peer):
     ours = translate(peer, theirs)
     wanted = build_peer(peer).state_dict()
     assert {n: t.shape for n, t in ours.items()} == {n: t.shape for n, t in wanted.items()}
-    idle = re.compile(r"resnet\.(layer4|fc)\.|(l_gf|g_gf|ag)([34]\.|\.|\d\.skip_scale)")
+    idle = re.compile(
+        r"resnet\.(layer4|fc)\.|(l_gf|g_gf|ag)([34]\.|\.|\d\.skip_scale)"
+        r"|.+\.(mem\.memory_model|rotary_emb)\."
+    )
     used = [tensor for name, tensor in theirs.items() if not idle.match(name)]
     total = sum(float(t.double().square().sum()) for t in used)
     assert sum(float(t.double().square().sum()) for t in ours.values()) == pytest.approx(total)
@@ -100,6 +106,22 @@ def released(peer: str, path: Path, **more: object) -> Path:
 
 def theirs(peer: str) -> dict[str, torch.Tensor]:
     return formula(SHAPES[peer])
+
+
+def test_mobile_sams_file_becomes_the_sam_distance(tmp_path):
+    encoder = randomise(build_peer("sam-distance"), 0.1).encoder
+    names = {our_name(theirs): theirs for theirs in PARTS["encoder"]["tensors"]}
+    held = {f"image_encoder.{names[name]}": t for name, t in encoder.state_dict().items()}
+    torch.save(held, tmp_path / "mobile_sam.pt")
+    model = load_released("sam-distance", tmp_path / "mobile_sam.pt")
+    again = load(save(model, tmp_path / "sam"))
+    for name, tensor in encoder.state_dict().items():
+        assert torch.equal(again.encoder.state_dict()[name], tensor)
+    assert again.ancestors[0]["model"] == "mobile_sam.pt"
+    with pytest.raises(WeightsError, match="it is not MobileSAM; give mobile_sam"):
+        load_released("sam-distance", released("fc-ef", tmp_path / "other.pt"))
+    with pytest.raises(WeightsError, match="there is no file"):
+        load_released("sam-distance", tmp_path / "nowhere.pt")
 
 
 def test_a_released_file_becomes_a_checkpoint(tmp_path):

@@ -8,7 +8,10 @@ import torch
 from adadino.config import preset
 from adadino.model.adadino import AdaDINO
 from adadino.peers import PEERS, build_peer
+from adadino.peers.faewnet import FourierAdapter, SimplePyramid
 from adadino.peers.frozen import baseline
+from adadino.peers.mobile_sam import MobileSAM
+from adadino.peers.warping import Warping
 
 
 def count(name: str) -> int:
@@ -30,6 +33,8 @@ def count(name: str) -> int:
         ("rs-mamba", 51_948_657),
         # Released with 11,909,205: those that run, and gates at two scales, which do not.
         ("cdmamba", 10_341_325),
+        # Released with 27,152,156: the memories' networks twice, and the constants of positions.
+        ("changetitans", 25_446_172),
         # Published as 3.55M: 3,037,026 that run, and ImageNet's classifier, which does not.
         ("bit", 3_037_026),
     ],
@@ -43,7 +48,22 @@ def test_the_published_count(name, exact):
 
 def test_what_bit_leaves_out_is_the_imagenet_classifier():
     assert PEERS["bit"].idle == 512 * 1000 + 1000
-    assert [name for name, spec in PEERS.items() if spec.idle] == ["bit", "cdmamba"]
+    assert [name for name, spec in PEERS.items() if spec.idle] == ["bit", "cdmamba", "changetitans"]
+
+
+@pytest.mark.parametrize(
+    ("part", "count"),
+    [
+        (FourierAdapter(1024), 5_266_453),
+        # It also holds a convolution that it never uses.
+        (Warping(256), 5_028_864 - 256 * 256 - 256),
+        (SimplePyramid(512, 256), 3_904_640),
+        (MobileSAM(), 6_065_532 - 320 * 1000 - 1000 - 2 * 320),  # and that a classifier
+    ],
+)
+def test_parts_have_the_parameters_that_their_authors_code_has(part, count):
+    """FAEWNet's parts at the widths it has with ViT-L."""
+    assert sum(p.numel() for p in part.parameters()) == count
 
 
 def test_the_peer_to_beat_has_about_four_million():

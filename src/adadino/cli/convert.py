@@ -15,8 +15,8 @@ def command(
     peer: Annotated[
         str,
         typer.Argument(
-            help="tinycd, bit, changeformer, snunet, changemamba, rs-mamba, cdmamba, fc-ef, "
-            "fc-siam-conc or fc-siam-diff."
+            help="tinycd, bit, changeformer, snunet, changemamba, rs-mamba, cdmamba, changetitans, "
+            "fc-ef, fc-siam-conc or fc-siam-diff; or sam-distance, from mobile_sam.pt."
         ),
     ],
     file: Annotated[Path, typer.Argument(help="The authors' file, e.g. levir_best.pth.")],

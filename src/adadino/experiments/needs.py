@@ -28,6 +28,7 @@ from adadino.model.adadino import AdaDINO
 from adadino.model.bscs import rank_chunks
 from adadino.model.detector import Detector
 from adadino.model.units import sort_units, unit_contributions
+from adadino.peers import find_peer
 from adadino.runtime.devices import choose_device
 from adadino.training.config import RunConfig
 from adadino.training.run import train
@@ -58,7 +59,10 @@ def prepared(row: Row, seed: int, setting: Setting) -> dict[str, str]:
 
 
 def trained(config: RunConfig, study: Study, setting: Setting) -> tuple[Detector, float]:
-    """A model, trained if it was not yet, and the seconds that took."""
+    """A model, trained if it was not yet, and the seconds that took; none where nothing learns."""
+    peer = config.model.peer
+    if peer is not None and not find_peer(peer).trained:
+        return build(config.model).eval(), 0.0
     with warnings.catch_warnings():
         # Without weights only --quick gets here, and its tables say what they are.
         warnings.simplefilter("ignore", BackboneWarning)

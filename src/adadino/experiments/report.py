@@ -92,8 +92,8 @@ def write(table: Table, filled: Sequence[Filled], folder: Path, *, note: str) ->
     write_atomic(paths[0], "\n".join(markdown))
     # A CSV travels alone: the note is in every row.
     write_atomic(paths[1], csv_text([*names, "note"], ([*row, note] for row in body)))
-    draw = _speed_picture if table.plot == "speed" else _picture
-    draw(table, filled, paths[2], note)
+    drawings = {"points": _picture, "speed": _speed_picture, "curve": _curve_picture}
+    drawings[table.plot](table, filled, paths[2], note)
     return paths
 
 
@@ -136,6 +136,28 @@ def _speed_picture(table: Table, filled: Sequence[Filled], path: Path, note: str
             for number, item in enumerate(filled, start=1):
                 _point(axis, number, item, metric, across)
             axis.set(xlabel=LABELS[across], ylabel=LABELS[metric], xscale="log")
+            _label_decades(axis)
+            axis.grid(alpha=0.3)
+        handles, labels = axes[0].get_legend_handles_labels()
+        drawn.legend(handles, labels, loc="outside right upper", fontsize=8)
+        drawn.suptitle(_heading(table, note), fontsize=9)
+
+
+def _curve_picture(table: Table, filled: Sequence[Filled], path: Path, note: str) -> None:
+    """Each F1 against the training pairs, a line for each model, with the range over the seeds."""
+    scores = [metric for metric in table.metrics if metric.startswith("f1")]
+    models = dict.fromkeys(item.row.name.rpartition(",")[0] for item in filled)
+    with figure(path, len(scores), size=(7 * len(scores), 6)) as (drawn, axes):
+        for axis, metric in zip(axes, scores, strict=True):
+            for model in models:
+                line = [item for item in filled if item.row.name.rpartition(",")[0] == model]
+                values = [item.ours[metric] for item in line]
+                means = [fmean(v) for v in values]
+                spread = [[m - min(v) for m, v in zip(means, values, strict=True)]]
+                spread.append([max(v) - m for m, v in zip(means, values, strict=True)])
+                pairs = [item.row.pairs for item in line]
+                axis.errorbar(pairs, means, spread, fmt="o-", capsize=2, label=model)
+            axis.set(xlabel="training pairs", ylabel=LABELS[metric], xscale="log")
             _label_decades(axis)
             axis.grid(alpha=0.3)
         handles, labels = axes[0].get_legend_handles_labels()

@@ -18,6 +18,7 @@ from adadino.experiments.setting import Setting
 from adadino.experiments.table import RANDOM, Row, Table
 from adadino.files import write_atomic
 from adadino.hub import is_hub_id
+from adadino.peers import find_peer
 from adadino.training.config import RunConfig, load_run
 
 QUICK = (
@@ -70,6 +71,8 @@ def run_config(
         *([f"model.bscs.seed={seed}"] if RANDOM in row.overrides else ()),
         *setting.overrides,
     ]
+    if setting.sam is not None and on_sam(row):
+        overrides.append(f"model.stream.weights={setting.sam}")
     if setting.quick and any(item.startswith("model.stream.weights=") for item in overrides):
         overrides.append("model.stream.weights=null")  # like the backbone, random
     if ranking is not None:
@@ -152,11 +155,22 @@ def check_inputs(table: Table, setting: Setting) -> None:
         setting.backbone
     ):
         missing.append(f"{setting.backbone}, which --backbone names (there is no such file)")
+    if any(on_sam(row) for row in table.rows):
+        if setting.sam is None:
+            missing.append("MobileSAM's weights (--sam FILE; docs/how-to/weights.md)")
+        elif not Path(setting.sam).is_file():
+            missing.append(f"{setting.sam}, which --sam names (there is no such file)")
     if missing:
         listed = "; ".join(missing)
         raise DataError(
             f"{table.name} needs: {listed}. Or try the machinery without either: --quick."
         )
+
+
+def on_sam(row: Row) -> bool:
+    """Whether a row's model stands on MobileSAM."""
+    named = [item.partition("=")[2] for item in row.overrides if item.startswith("model.peer=")]
+    return any(find_peer(peer).trunk == "mobile-sam" for peer in named)
 
 
 def _how_to_get(dataset: str, folder: Path) -> str:

@@ -19,6 +19,7 @@ class Setting:
     backbone: Annotated[
         str | None, "ViT-L/16 SAT-493M weights; for a small table, a small backbone's."
     ] = None
+    sam: Annotated[str | None, "MobileSAM's weights, for the peers on it: mobile_sam.pt."] = None
     quick: Annotated[bool, "The whole machinery on synthetic tiles, in minutes."] = False
     device: Annotated[str, "Where it runs: auto, cpu, cuda."] = "auto"
     jobs: Annotated[int, "Models to train at a time; small ones do not fill a GPU.", Bounds(1)] = 1
@@ -27,7 +28,7 @@ class Setting:
     """Changes to the recipe of every row."""
 
     def __post_init__(self) -> None:
-        for option in ("data", "backbone") if self.quick else ():
+        for option in ("data", "backbone", "sam") if self.quick else ():
             if getattr(self, option) is not None:
                 raise ConfigError(
                     f"--{option} does not go with --quick, which makes its own; leave one out."

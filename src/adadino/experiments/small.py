@@ -1,6 +1,6 @@
 """Tables on a small frozen backbone and real pairs, which the paper does not have.
 
-The build-up, the ablation, what CGLA would need, and the comparators.
+The build-up, the ablation, and what CGLA would need; `peers.py` has the comparators.
 """
 
 from __future__ import annotations
@@ -13,13 +13,11 @@ from adadino.experiments.table import (
     RANDOM,
     RANDOM_NOTE,
     REAL_PAIRS,
-    Metric,
     Row,
     Study,
     Table,
     budget,
 )
-from adadino.peers import ABSENT, PEERS, PeerSpec
 
 SMALL = Study(
     "tiny",
@@ -111,71 +109,3 @@ WHY = Table(
 """CGLA begins as almost nothing (0.05 x 0.05 of a gated update), and a small budget has a hundredth
 of the paper's steps in which it can grow. In bf16 the first of them are rounded away, in float32
 none. Other depths also move the taps."""
-
-IMAGENET = "model.stream.weights=imagenet"
-STREAM = ("model.stream.name=lite0", IMAGENET, "model.order_invariant=true")
-"""The stream of the bundled model."""
-
-
-def _peer(spec: PeerSpec) -> Row:
-    """A comparator in the one budget: same steps, data, augmentation and loss.
-
-    Optimiser and learning rate are the published ones, because neither means anything without the
-    other; a peer that was published without them takes the study's. The schedule is one for all.
-    """
-    overrides = [f"model.peer={spec.name}"]
-    if spec.trunk:
-        overrides.append(IMAGENET)
-    recipe = spec.recipe
-    if recipe is not None:
-        overrides += [f"train.optimizer={recipe.optimizer}", f"train.lr={recipe.learning_rate}"]
-        overrides.append(f"train.momentum={recipe.momentum}")
-        if recipe.weight_decay is not None:
-            overrides.append(f"train.weight_decay={recipe.weight_decay}")
-    paper: dict[Metric, float] = {}
-    if spec.parameters is not None:
-        paper["parameters"] = spec.parameters / 1e6
-    return Row(spec.title, "levir,clcd", tuple(overrides), paper, study=SMALL)
-
-
-def _quotation(f1: dict[str, float]) -> str:
-    return f"F1 as the paper quotes it: {', '.join(f'{n} {v:.2f}' for n, v in f1.items())}."
-
-
-PEER_TABLE = Table(
-    "peers",
-    f"AdaDINO and its peers {REAL_PAIRS}, one budget for all",
-    (
-        "f1_levir",
-        "iou_levir",
-        "f1_clcd",
-        "iou_clcd",
-        "parameters",
-        "gflops",
-        "pairs_per_s",
-        "fast_pairs_per_s",
-        "minutes",
-    ),
-    (
-        *(_peer(spec) for spec in PEERS.values()),
-        _small("AdaDINO", *OURS),
-        _small("AdaDINO, k=6", *BSCS),
-        _small("AdaDINO + stream", *OURS, *STREAM),
-        _small("AdaDINO + stream, k=6", *BSCS, *STREAM),
-    ),
-    plot="speed",
-    seeds=(0, 1, 2),
-    footer=(
-        *(
-            f"{spec.title.removesuffix('-style')}, the original: {_quotation(spec.f1)}"
-            for spec in PEERS.values()
-            if spec.f1
-        ),
-        *(
-            f"{absent.title} ({absent.citation}) is not run: {absent.reason}. "
-            f"{_quotation(absent.f1)}"
-            for absent in ABSENT.values()
-        ),
-    ),
-)
-"""Parameters in millions, as published in their own column; minutes of training on one device."""

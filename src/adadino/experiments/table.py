@@ -76,6 +76,8 @@ class Row:
     """Overrides of the model whose mean policy scores rank the chunks (static, bottom)."""
     taught_by: tuple[str, ...] | None = None
     """Overrides of the dense model that teaches this one."""
+    pairs: int = 0
+    """Training pairs that it sees, all epochs together, for a curve; its name ends in them."""
     sorted_units: bool = False
     """Sort the backbone's hidden units by what they contribute before they are cut into chunks."""
 
@@ -88,8 +90,9 @@ class Table:
     title: str
     metrics: tuple[Metric, ...]
     rows: tuple[Row, ...]
-    plot: Literal["points", "speed"] = "points"
-    """`points`: each row's first figures; `speed`: accuracy against pairs per second."""
+    plot: Literal["points", "speed", "curve"] = "points"
+    """`points`: each row's first figures; `speed`: accuracy against pairs per second; `curve`:
+    accuracy against the pairs that were seen in training."""
     footer: tuple[str, ...] = ()
     """Lines that stand below the table."""
     seeds: tuple[int, ...] = (0,)

@@ -5,7 +5,8 @@ from __future__ import annotations
 from adadino import paper
 from adadino.evaluation import PROTOCOLS, Protocol
 from adadino.experiments.dinov2 import DINOV2_TABLES
-from adadino.experiments.small import BUILD_UP, PEER_TABLE, SMALL_ABLATION, WHY
+from adadino.experiments.peers import PEER_TABLE, PEERS_CURVE, PEERS_FULL
+from adadino.experiments.small import BUILD_UP, SMALL_ABLATION, WHY
 from adadino.experiments.table import (
     BSCS,
     NO_CGLA,
@@ -187,6 +188,8 @@ TABLES: dict[str, Table] = {
         SMALL_ABLATION,
         WHY,
         PEER_TABLE,
+        PEERS_FULL,
+        PEERS_CURVE,
         *DINOV2_TABLES,
     )
 }

@@ -104,6 +104,17 @@ class PortableSizes(Sizes):
         windows = x.reshape(B, C, m, side, n, side).permute(0, 2, 4, 3, 5, 1)
         return windows, mask.reshape(B * m * n, 1, 1, side * side)
 
+    def whole_windows(self, x: Tensor, side: int) -> Tensor:
+        """See `Sizes.whole_windows`."""
+        B, C, h, w = x.shape
+        m, n = _parts(h, side), _parts(w, side)
+        height, width = m * side, n * side
+        x = _repeat_edge(_repeat_edge(x, 2, height), 3, width)
+        rows, columns = (torch.arange(side, device=x.device) for side in (height, width))
+        inside = (rows < h)[:, None] & (columns < w)
+        x = x * inside.to(x)
+        return x.reshape(B, C, m, side, n, side).permute(0, 2, 4, 3, 5, 1)
+
     def parts(self, size: int, part: int) -> int:
         """See `Sizes.parts`."""
         return _parts(size, part)

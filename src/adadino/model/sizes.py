@@ -55,6 +55,13 @@ class Sizes:
         # (B, C, m*s, n*t) -> (B, C, m, s, n, t) -> (B, m, n, s, t, C)
         return x.unflatten(3, (-1, t)).unflatten(2, (-1, s)).permute(0, 2, 4, 3, 5, 1), None
 
+    def whole_windows(self, x: Tensor, side: int) -> Tensor:
+        """Cut a map (B, C, h, w) into windows (B, m, n, side, side, C), zeros beyond its edge."""
+        bottom, right = -x.shape[-2] % side, -x.shape[-1] % side
+        if bottom or right:
+            x = F.pad(x, (0, right, 0, bottom))
+        return x.unflatten(3, (-1, side)).unflatten(2, (-1, side)).permute(0, 2, 4, 3, 5, 1)
+
     def parts(self, size: int, part: int) -> int:
         """How many parts cover a size."""
         return -(-size // part)

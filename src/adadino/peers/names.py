@@ -220,7 +220,7 @@ _CD_PLACES: tuple[Rule, ...] = (
         lambda m: f"exchange.{int(m[2]) - 1}.{_CD_GATE[m[1]]}.",
     ),
 )
-_CD_PARTS: tuple[tuple[str, str], ...] = (
+_CD_PARTS: tuple[Rule, ...] = (
     (r"(convmamba\.)?in_proj_global\.", "widen_other."),
     (r"(convmamba\.)?in_proj\.", "widen."),
     (r"(convmamba\.)?out_proj\.", "narrow."),
@@ -242,19 +242,101 @@ _CD_PARTS: tuple[tuple[str, str], ...] = (
     (r"skip_scale", "keep"),
 )
 
+_TITANS_PLACES: tuple[Rule, ...] = (
+    (r"backbone\.pos_embed", "encoder.positions"),
+    (r"backbone\.patch_embed\.projection\.", "encoder.patches."),
+    (r"backbone\.layers\.", "encoder.blocks."),
+    (r"backbone\.level_embed", "encoder.levels"),
+    (r"backbone\.spm\.stem\.", "encoder.stem."),
+    (r"backbone\.spm\.conv(\d)\.", lambda m: f"encoder.downs.{int(m[1]) - 2}."),
+    (r"backbone\.spm\.fc(\d)\.", lambda m: f"encoder.project.{int(m[1]) - 1}."),
+    (r"backbone\.interactions\.(\d)\.injector\.", r"encoder.injectors.\1."),
+    (r"backbone\.interactions\.(\d)\.extractor\.", r"encoder.extractors.\1."),
+    (
+        r"backbone\.interactions\.\d\.extra_extractors\.(\d)\.",
+        lambda m: f"encoder.extractors.{4 + int(m[1])}.",
+    ),
+    (r"backbone\.up\.", "encoder.up."),
+    (r"backbone\.norm(\d)\.", lambda m: f"encoder.norms.{int(m[1]) - 1}."),
+    (r"fusion_module\.(\d)\.layers\.(\d)\.", r"exchange.\1.\2."),
+    (r"head\.decoder_block_(\d)\.0\.", lambda m: f"decode.{4 - int(m[1])}.reduce."),
+    (r"head\.decoder_block_(\d)\.1\.layers\.", lambda m: f"decode.{4 - int(m[1])}.blocks."),
+    (r"head\.decoder_block_(\d)\.2\.", lambda m: f"decode.{4 - int(m[1])}.norm."),
+    (
+        r"head\.smooth_layer_(\d)\.(conv|bn)",
+        lambda m: f"smooth.{3 - int(m[1])}.{_RESNET[m[2]]}",
+    ),
+    (r"mask_gen\.", "neighbours."),
+    (r"clf\.", "head."),
+)
+_TITANS_PARTS: tuple[Rule, ...] = (
+    (r"(\d+)\.gamma_att", r"\1.attention_scale"),
+    (r"(\d+)\.gamma_ffn", r"\1.ffn_scale"),
+    (r"(\d+)\.gamma_mem", r"\1.memory_scale"),
+    (r"(\d+)\.att\.persistent_memory", r"\1.attention.learned"),
+    (r"(\d+)\.att\.to_(qkv)\.", r"\1.attention.\2."),
+    (r"(\d+)\.att\.to_out\.", r"\1.attention.proj."),
+    (r"(\d+)\.att\.to_learned_v_mix\.0\.", r"\1.attention.mix."),
+    (r"(\d+)\.att\.", r"\1.attention."),
+    (r"(\d+)\.ffn\.([013])\.", lambda m: f"{m[1]}.ffn.{_FFN[m[2]]}."),
+    (r"(\d+)\.mem\.retrieve_norm\.", r"\1.memory.ask_norm."),
+    (r"(\d+)\.mem\.([qk])_norm\.gamma", lambda m: f"{m[1]}.memory.{_ASKED[m[2]]}_gain"),
+    (
+        r"(\d+)\.mem\.memory_model_parameters\.(\d)",
+        lambda m: f"{m[1]}.memory.{('gain', 'up', 'down')[int(m[2])]}",
+    ),
+    (r"(\d+)\.mem\.to_queries\.", r"\1.memory.query."),
+    (r"(\d+)\.mem\.to_(key|value)s\.", r"\1.memory.\2."),
+    (r"(\d+)\.mem\.reduce_to_chunk_rep\.to_attn_logits\.", r"\1.memory.pool."),
+    (r"(\d+)\.mem\.to_adaptive_step\.0\.", r"\1.memory.rate."),
+    (r"(\d+)\.mem\.to_layer_modulation\.0\.", r"\1.memory.modulate."),
+    (r"(\d+)\.mem\.to_learned_weight_residual_mix\.0\.", r"\1.memory.mix."),
+    (r"(\d+)\.mem\.to_decay_factor\.0\.", r"\1.memory.decay."),
+    (r"(\d+)\.mem\.to_momentum\.0\.", r"\1.memory.momentum."),
+    (r"(\d+)\.mem\.", r"\1.memory."),
+    (r"query_norm\.", "norm1."),
+    (r"feat_norm\.", "norm2."),
+    (r"ffn_norm\.", "norm3."),
+    (r"gamma$", "scale"),
+    (r"attn\.sampling_offsets\.", "attention.offsets."),
+    (r"attn\.attention_weights\.", "attention.weights."),
+    (r"attn\.value_proj\.", "attention.value."),
+    (r"attn\.output_proj\.", "attention.proj."),
+    (r"ffn\.fc1\.", "up."),
+    (r"ffn\.dwconv\.dwconv\.", "filter."),
+    (r"ffn\.fc2\.", "down."),
+    (r"conv1\.conv\.", "conv."),
+    (r"conv2(\d)\.([01])\.conv\.", lambda m: f"channels.{int(m[1]) - 1}.{2 * int(m[2])}."),
+    (r"conv3(\d)\.([01])\.conv\.", lambda m: f"places.{int(m[1]) - 1}.{2 * int(m[2])}."),
+    (r"norm([12])\.", lambda m: f"norms.{int(m[1]) - 1}."),
+)
+_FFN = {"0": "norm", "1": "up", "3": "down"}
+_ASKED = {"q": "query", "k": "key"}
 
-def _cdmamba(match: re.Match[str]) -> str:
-    """A CDMamba's place, and the part of it."""
-    name = match[0]
-    for pattern, new in _CD_PLACES:
-        if place := re.match(pattern, name):
-            head = place.expand(new) if isinstance(new, str) else new(place)
-            rest = name[place.end() :]
-            for theirs, ours in _CD_PARTS:
-                if part := re.match(theirs, rest):
-                    return head + part.expand(ours) + rest[part.end() :]
-            return head + rest
-    return f"?{name}"  # no tensor of ours: the reader says so
+
+def _in_parts(places: tuple[Rule, ...], parts: tuple[Rule, ...]) -> Rule:
+    """One rule for a whole name: a place, and what the rest is called at such places."""
+
+    def rename(match: re.Match[str]) -> str:
+        name = match[0]
+        for pattern, new in places:
+            if place := re.match(pattern, name):
+                rest = name[place.end() :]
+                return _expand(place, new) + _first(rest, parts)
+        return f"?{name}"  # no tensor of ours: the reader says so
+
+    return (r".+", rename)
+
+
+def _first(name: str, rules: tuple[Rule, ...]) -> str:
+    for pattern, new in rules:
+        if match := re.match(pattern, name):
+            return _expand(match, new) + name[match.end() :]
+    return name
+
+
+def _expand(match: re.Match[str], new: str | Callable[[re.Match[str]], str]) -> str:
+    return match.expand(new) if isinstance(new, str) else new(match)
 
 
 RULES: dict[str, tuple[Rule, ...]] = {
@@ -264,7 +346,8 @@ RULES: dict[str, tuple[Rule, ...]] = {
     "snunet": _SNUNET,
     "changemamba": _CHANGEMAMBA,
     "rs-mamba": _RS_MAMBA,
-    "cdmamba": ((r".+", _cdmamba),),
+    "cdmamba": (_in_parts(_CD_PLACES, _CD_PARTS),),
+    "changetitans": (_in_parts(_TITANS_PLACES, _TITANS_PARTS),),
     "fc-ef": _FC,
     "fc-siam-conc": _FC,
     "fc-siam-diff": _FC,

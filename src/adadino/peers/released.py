@@ -1,19 +1,22 @@
 """Checkpoints that the authors of a peer released, as ours: their names to our names.
 
 `names.py` has the rules. A name that no rule knows is an error, and so is a tensor of ours that
-nothing gave. The values stay as they are, with four exceptions: BIT's encoder holds queries, keys
+nothing gave. The values stay as they are, with five exceptions: BIT's encoder holds queries, keys
 and values in one matrix; ChangeFormer projects with linear layers where we have convolutions of one
 pixel, and fuses its scales from the coarsest to the finest; ChangeMamba and RS-Mamba do the former
-too; the FCs decode with transposed convolutions of stride 1, whose kernels are ours mirrored.
+too; the FCs decode with transposed convolutions of stride 1, whose kernels are ours mirrored. What
+ChangeTitans keeps for one head loses that dimension.
 
 Repositories: AndreaCodegoni/Tiny_model_4_CD, justchenhao/BIT_CD, wgcban/ChangeFormer,
 likyoo/Siam-NestedUNet, rcdaudt/fully_convolutional_change_detection, ChenHongruixuan/ChangeMamba,
-walking-shadow/Official_Remote_Sensing_Mamba, zmoka-zht/CDMamba.
+walking-shadow/Official_Remote_Sensing_Mamba, zmoka-zht/CDMamba,
+ChangeTitans/ChangeTitans.
 """
 
 from __future__ import annotations
 
 import hashlib
+import math
 import re
 from collections.abc import Mapping
 from pathlib import Path
@@ -26,14 +29,17 @@ from torch import Tensor
 from adadino.errors import ConfigError, WeightsError
 from adadino.peers import build_peer
 from adadino.peers.base import Peer
+from adadino.peers.mobile_sam import load_mobile_sam
 from adadino.peers.names import RULES
 
 _WAYS_OF = {"changemamba": 4, "rs-mamba": 8}
 _IDLE = {
     "bit": re.compile(r"resnet\.(layer4|fc)\."),
     "cdmamba": re.compile(r"(l_gf|g_gf|ag)([34]\.|\.|\d\.skip_scale)"),
+    "changetitans": re.compile(r".+\.(mem\.memory_model|rotary_emb)\."),
 }
-"""Tensors that the authors' model has and never uses."""
+"""Tensors that the authors' model has and never uses, and constants that it keeps as tensors."""
+_ON_SAM = "sam-distance"
 _WRAPPERS = ("model_G_state_dict", "state_dict", "model", "net")
 """What the authors' programs call the tensors, beside the optimiser's and their scores."""
 
@@ -42,18 +48,30 @@ def load_released(peer: str, path: Path) -> Peer:
     """Read a checkpoint of a peer's authors as our model.
 
     Args:
-        peer: One of `RULES`.
+        peer: One of `RULES`, or sam-distance, whose file is MobileSAM's.
         path: A file of `torch.save` that holds the tensors; no code of it is run.
 
     Raises:
         ConfigError: No checkpoints of this peer are known.
         WeightsError: The file cannot be read, or does not hold this peer.
     """
-    if peer not in RULES:
+    if peer not in RULES and peer != _ON_SAM:
+        known = ", ".join([*RULES, _ON_SAM])
         raise ConfigError(
-            f"checkpoints of {peer!r} cannot be converted; known are those of {', '.join(RULES)}."
+            f"checkpoints of {peer!r} cannot be converted; known are those of {known}."
         )
     model = build_peer(peer)
+    if peer == _ON_SAM:
+        model.get_submodule("encoder").load_state_dict(load_mobile_sam(path).state_dict())
+    else:
+        _fill(model, peer, path)
+    digest = hashlib.sha256(path.read_bytes()).hexdigest()[:16]
+    model.ancestors = ({"model": path.name, "digest": f"sha256:{digest}"},)
+    return model.eval()
+
+
+def _fill(model: Peer, peer: str, path: Path) -> None:
+    """Give a model the authors' tensors, all of them or none."""
     tensors = translate(peer, _read(path))
     for name, wanted in model.state_dict().items():
         if name.endswith("num_batches_tracked"):  # files of older PyTorch have none
@@ -69,9 +87,6 @@ def load_released(peer: str, path: Path) -> Peer:
             f"{path} holds {min(unknown)}, which {peer} has no place for; is it another model?"
         )
     model.load_state_dict(tensors)
-    digest = hashlib.sha256(path.read_bytes()).hexdigest()[:16]
-    model.ancestors = ({"model": path.name, "digest": f"sha256:{digest}"},)
-    return model.eval()
 
 
 def translate(peer: str, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
@@ -93,6 +108,8 @@ def translate(peer: str, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
             tensor = tensor[:, :, None, None]
         if peer == "changeformer" and name.endswith("linear_fuse.0.weight"):
             tensor = torch.cat(tensor.chunk(4, dim=1)[::-1], dim=1)
+        if peer == "changetitans":
+            tensor = _of_titans(name, tensor)
         if peer in _WAYS_OF:
             tensor = _as_convolution(name, tensor, _WAYS_OF[peer])
         if peer.startswith("fc-") and re.match(r"conv\d\dd\.weight", name):
@@ -108,6 +125,16 @@ def _as_convolution(name: str, tensor: Tensor, ways: int) -> Tensor:
     if re.search(r"(in_proj|out_proj|fc1|fc2)\.weight$", name) and tensor.ndim == 2:
         return tensor[:, :, None, None]
     return tensor
+
+
+def _of_titans(name: str, tensor: Tensor) -> Tensor:
+    """Positions as a map, and what is held for one head without the head."""
+    if name.endswith("pos_embed"):
+        side = math.isqrt(tensor.shape[1])
+        return tensor.transpose(1, 2).unflatten(2, (side, side))
+    if "memory_model_parameters" in name:
+        return tensor[0]
+    return tensor.flatten() if name.endswith(("q_norm.gamma", "k_norm.gamma")) else tensor
 
 
 def _rename(peer: str, name: str) -> str:

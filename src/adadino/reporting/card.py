@@ -123,7 +123,9 @@ def _parts(model: Detector, original: PeerSpec | None) -> list[str]:
         parents = ", then ".join(f"{one['model']} (`{one['digest']}`)" for one in model.ancestors)
         lines.append(f"Started from a trained model: {parents}.")
     if config.stream.weights is not None:
-        lines.append(f"EfficientNet-lite0 began with: {config.stream.weights}.")
+        sam = original is not None and original.trunk == "mobile-sam"
+        trunk = "MobileSAM's encoder" if sam else "EfficientNet-lite0"
+        lines.append(f"{trunk} began with: {config.stream.weights}.")
     if original is None:
         bscs = config.bscs
         lines.append(

@@ -77,6 +77,12 @@ def train(
         ConfigError: A setting that this machine cannot follow.
     """
     folder = Path(config.output)
+    peer = config.model.peer
+    if peer is not None and not find_peer(peer).trained:
+        raise ConfigError(
+            f"{peer} has nothing to train: adadino evaluate and predict take it as it is "
+            f"(adadino info {peer} says from which weights)."
+        )
     if config.train.compile and config.train.precision == "bf16" and not _on_gpu(device):
         # Inductor's code for a CPU (torch 2.13) reads past a masked row; without bf16 it is right.
         raise ConfigError(

