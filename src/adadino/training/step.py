@@ -111,7 +111,7 @@ def set_up(
         encoder = model.encoder
         parts = [*encoder.backbone.blocks, *encoder.cgla.values(), *model.neck.necks]
         parts += [model.decoder.block, *model.decoder.stages]
-        parts += [part for part in (model.refiner, model.stream) if part is not None]
+        parts += [part for part in (model.refiner, model.stream, model.classes) if part is not None]
         for part in parts:
             part.compile(dynamic=False)
     return model
