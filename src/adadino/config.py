@@ -8,6 +8,7 @@ Every ablation of the paper is a value here: frozen baseline `cgla.mode=off`, pa
 from __future__ import annotations
 
 import dataclasses
+import re
 from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Literal
@@ -231,6 +232,61 @@ class StreamConfig:
     """Where its training starts: `imagenet` (the installed package's), a file, None for random."""
 
 
+PALETTE = (
+    "#0000ff", "#808080", "#008000", "#00ff00", "#800000", "#ff0000", "#ffa500", "#800080",
+    "#00ffff", "#ffff00", "#8b4513", "#ff69b4", "#4682b4", "#556b2f", "#d2b48c", "#2f4f4f",
+)  # fmt: skip
+"""Colours of classes that come without any; the first six are SECOND's."""
+MOST_CLASSES = 250
+"""A pixel of a class map is a byte, and some of its values are taken."""
+
+
+@dataclass(frozen=True)
+class ClassesConfig:
+    """Beyond the paper: what stands at a place at each date, so that a change is from and to."""
+
+    names: tuple[str, ...] = ()
+    """The classes, at least two; none is the paper's model, which tells change alone."""
+    colours: tuple[str, ...] = ()
+    """A colour for each, as #rrggbb; by default those of a palette."""
+
+    def __post_init__(self) -> None:
+        names = self.names
+        _check(len(names) != 1, f"classes.names is {names[:1]}, must be at least two classes.")
+        _check(
+            len(names) <= MOST_CLASSES,
+            f"classes.names has {len(names)} classes, must be at most {MOST_CLASSES}.",
+        )
+        for name in names:
+            _check(
+                bool(name.strip()) and name.isprintable(),
+                f"classes.names holds {name!r}; give every class a name that can be printed.",
+            )
+        _check(
+            len(set(names)) == len(names),
+            f"classes.names {', '.join(names)} repeats a name; leave one out.",
+        )
+        if names and not self.colours:
+            cycled = (PALETTE[index % len(PALETTE)] for index in range(len(names)))
+            object.__setattr__(self, "colours", tuple(cycled))
+        _check(
+            len(self.colours) == len(names),
+            f"classes.colours has {len(self.colours)} colours for {len(names)} classes; give one "
+            "for each.",
+        )
+        for colour in self.colours:
+            _check(
+                re.fullmatch("#[0-9a-fA-F]{6}", colour) is not None,
+                f"classes.colours holds {colour!r}, must be like #ff8800.",
+            )
+
+    @property
+    def rgb(self) -> list[tuple[int, int, int]]:
+        """The colours as red, green and blue, 0 to 255."""
+        parts = (bytes.fromhex(colour[1:]) for colour in self.colours)
+        return [(red, green, blue) for red, green, blue in parts]
+
+
 @dataclass(frozen=True)
 class Config:
     """A whole model: AdaDINO, or a peer with those of the same settings that it takes."""
@@ -247,6 +303,7 @@ class Config:
     peer: str | None = None
     """A comparator of `adadino.peers` instead of AdaDINO, by name. One that stands on the frozen
     backbone takes `backbone`, `cpgr.width`, `cpgr.refiner`, `cgla.depths` and `scale`."""
+    classes: ClassesConfig = added(ClassesConfig())
 
     def __post_init__(self) -> None:
         backbone, bscs = self.backbone, self.bscs
@@ -284,6 +341,10 @@ class Config:
             self.stream.name == "none" or self.stride == 8,
             f"stream.name={self.stream.name} fits tokens of 8 pixels, not {self.stride}: its maps "
             "have the strides 4, 8, 16 of the pyramid's first three levels.",
+        )
+        _check(
+            not self.classes.names or self.peer is None,
+            f"{self.peer} tells change alone; leave classes.names out.",
         )
         _check(backbone.depth >= 4, f"backbone.depth is {backbone.depth}, must be at least 4.")
         depths = self.depths

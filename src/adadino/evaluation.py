@@ -14,16 +14,20 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
 from adadino.config import Config
 from adadino.data.disturb import DISTURBANCES, LabelledPair
-from adadino.data.folder import PairFolder, fingerprint
+from adadino.data.folder import PairFolder, change_of, fingerprint
 from adadino.errors import ConfigError, WeightsError
 from adadino.files import write_atomic
 from adadino.metrics import Confusion, Histogram, confusion_counts
+from adadino.model.detector import Output
 from adadino.reporting import pictures
 from adadino.reporting.tables import csv_text, name_cell
+from adadino.semantic.choice import from_to
+from adadino.semantic.scores import Matrix, SemanticScores, semantic_counts
 
 Progress = Callable[[int, int, str], None]
 
@@ -82,11 +86,15 @@ class Evaluation:
     fingerprint: str
     rows: list[TileScore] = field(repr=False)
     histogram: Histogram = field(repr=False)
+    semantic: SemanticScores | None = None
+    """Scores of what changed into what; None without classes, or without their labels."""
 
     def as_dict(self) -> dict[str, Any]:
         """What `adadino evaluate --json` prints."""
+        semantic = {} if self.semantic is None else {"semantic": self.semantic.as_dict()}
         return {
             **self.confusion.as_dict(),
+            **semantic,
             "pairs": self.tiles,
             "tile": self.tile,
             "fingerprint": self.fingerprint,
@@ -131,14 +139,16 @@ def evaluate(
     if protocol.shuffle is not None:
         random.Random(protocol.shuffle).shuffle(order)
     counts: list[Tensor] = []
+    class_counts: list[Tensor] = []
     histogram = Histogram(device=device)
     for start in range(0, len(order), protocol.batch):
         indices = order[start : start + protocol.batch]
         for before, after, mask in same_size(dataset, indices):
             images = (image.to(device).float() / 255 for image in (before, after))
-            seen = protocol.prepare(LabelledPair(*images, mask.to(device)))
-            logits = model(seen.before, seen.after, k=protocol.k).logits
-            odds = logits.float() / getattr(model, "temperature", 1.0)  # as predict writes them
+            mask = mask.to(device)
+            seen = protocol.prepare(LabelledPair(*images, change_of(mask)))
+            output = model(seen.before, seen.after, k=protocol.k)
+            odds = output.logits.float() / getattr(model, "temperature", 1.0)  # as predict writes them
             probability = odds.softmax(1)[:, 1]
             if not probability.isfinite().all():  # it would count as unchanged
                 raise WeightsError(
@@ -148,9 +158,12 @@ def evaluate(
             histogram.update(probability, seen.mask)
             predicted = probability >= protocol.threshold
             counts += [confusion_counts(p, t) for p, t in zip(predicted, seen.mask, strict=True)]
+            if mask.ndim == 4:
+                class_counts.append(_count_classes(output, predicted, mask, protocol))
         if progress is not None:
             progress(min(start + protocol.batch, len(order)), len(order), "")
     table = torch.stack(counts).cpu()
+    matrix = Matrix.from_counts(torch.stack(class_counts).sum(0)) if class_counts else None
     return Evaluation(
         confusion=Confusion.from_counts(table.sum(0)),
         protocol=replace(protocol, k=_executed(model, protocol.k)),
@@ -162,7 +175,22 @@ def evaluate(
             for i, c in zip(order, table, strict=True)
         ],
         histogram=histogram,
+        semantic=None if matrix is None else SemanticScores.of(matrix),
     )
+
+
+def _count_classes(
+    output: Output, predicted: Tensor, labels: Tensor, protocol: Protocol
+) -> Tensor:
+    """A batch's classes against the labels (B, 3, H, W) of its own pairs."""
+    assert output.classes is not None, "labels of classes are read for a model that tells them"
+    if protocol.swap:
+        labels = labels[:, [0, 2, 1]]
+    if labels.shape[-2:] != predicted.shape[-2:]:  # a disturbance has resampled the pair
+        size = predicted.shape[-2:]
+        labels = F.interpolate(labels.float(), size, mode="nearest-exact").to(labels.dtype)
+    chosen = from_to(output.classes.float().softmax(2))
+    return semantic_counts(predicted, chosen, labels, output.classes.shape[2])
 
 
 def _executed(model: nn.Module, k: int | None) -> int | None:

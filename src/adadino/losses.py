@@ -29,8 +29,8 @@ from adadino.errors import ConfigError, InputError
 
 DiceKind = Literal["micro", "foreground"]
 LossTerms = tuple[Tensor, ...]
-"""Focal, Dice, CGLA and, if there is one, the teacher's, as scalars. A plain tuple, because a CUDA
-graph returns it."""
+"""Focal, Dice, CGLA and, where there are, those of the classes and of a teacher, as scalars. A plain
+tuple, because a CUDA graph returns it."""
 
 ALPHA, GAMMA = 0.25, 4.0
 """The focal loss's weight of unchanged pixels, and the exponent of its focusing factor."""
@@ -43,7 +43,7 @@ _PIXELS = (-3, -2, -1)  # batch, height, width
 class LossParts(NamedTuple):
     """The objective and its terms (Eq. S1), as scalars: total = focal + dice + lambda * cgla.
 
-    A teacher's term, which the paper does not have, is in the total alone.
+    Terms that the paper does not have, of classes and of a teacher, are in the total alone.
     """
 
     total: Tensor

@@ -20,6 +20,7 @@ from adadino.scene.options import SceneOptions
 if TYPE_CHECKING:
     from adadino.data.folder import PairFolder
     from adadino.evaluation import Evaluation, Protocol
+    from adadino.model.detector import Detector
 
 FILES = ("scores.json", "tiles.csv", "pr.png")
 SCORES = ("precision", "recall", "f1", "iou", "oa", "kappa")
@@ -78,13 +79,17 @@ def command(
     where = choose_device(device)
     networks = {source: load(source, backbone=backbone, device=where) for source in model}
     dataset = PairFolder(data, split, tile=tile)
+    labelled = {
+        source: _labelled(dataset, network, data, split, tile)
+        for source, network in networks.items()
+    }
     if split is not None:
         _warn_of_leakage(data, split, dataset)
     results: list[dict[str, Any]] = []
     for source, (name, case) in itertools.product(networks, cases.items()):
         title = name if len(networks) == 1 else source
         with progress(title, quiet=quiet or json) as report:
-            scores = evaluate(networks[source], dataset, case, device=where, progress=report)
+            scores = evaluate(networks[source], labelled[source], case, device=where, progress=report)
         results.append({"name": title, **scores.as_dict()})
         if output is not None and len(results) == 1:
             results[0] |= _write(scores, output, suggest=split == "val")
@@ -96,8 +101,21 @@ def command(
         print_json(whole)
         return
     _show(f"{' and '.join(model)} on {data}{'/' + split if split else ''}", results, rows)
+    _show_classes(results)
     if output is not None:
         typer.echo(_threshold(results[0].get("best_threshold"), split))
+
+
+def _labelled(
+    dataset: PairFolder, network: Detector, data: Path, split: str | None, tile: int | None
+) -> PairFolder:
+    """The pairs with the classes that a model tells, if it tells any and the data has them."""
+    from adadino.data.folder import PairFolder
+
+    classes = network.config.classes
+    if not classes.names or dataset.pairs[0].classes is None:
+        return dataset
+    return PairFolder(data, split, tile=tile, classes=classes)
 
 
 def _check(models: list[str], data: Path, split: str | None, output: Path | None) -> None:
@@ -163,6 +181,18 @@ def _show(title: str, results: list[dict[str, Any]], protocol: str) -> None:
         f"them, {_how(first['protocol'], protocol)}threshold {first['protocol']['threshold']}, "
         f"data {first['fingerprint']}",
     )
+
+
+def _show_classes(results: list[dict[str, Any]]) -> None:
+    """Print the scores of what changed into what, where there are any."""
+    rows = [
+        (one["name"], *(f"{100 * value:.2f}" for value in one["semantic"].values()))
+        for one in results
+        if "semantic" in one
+    ]
+    if rows:
+        note = "one matrix over both dates; Score = 0.3 mIoU + 0.7 SeK"
+        print_table("what changed into what", ("", "mIoU", "SeK", "F_scd", "Score"), rows, note=note)
 
 
 def _threshold(best: float | None, split: str | None) -> str:

@@ -39,6 +39,10 @@ def command(
     report: Annotated[
         Path | None, typer.Option(help="Report to write, with map and figures: .html or .pdf.")
     ] = None,
+    classes: Annotated[
+        Path | None,
+        typer.Option(help="Folder for what changed into what, of a model that tells classes."),
+    ] = None,
     extent: Extent,
     settings: SceneOptions,
     device: Device = "auto",
@@ -70,6 +74,7 @@ def command(
             overview=overview,
             stac=stac,
             report=report,
+            classes=classes,
             options=settings,
             extent=extent,
             device=device,
@@ -103,7 +108,21 @@ def _facts(result: SceneResult, model: str) -> dict[str, Any]:
         "used": result.used,
         "fit": result.fit.as_json(),
         "summary": list(_summary(result)),
+        **_class_facts(result),
     }  # fmt: skip
+
+
+def _class_facts(result: SceneResult) -> dict[str, Any]:
+    """What --json prints of classes; nothing without."""
+    found = result.transitions
+    if found is None:
+        return {}
+    names = found.classes.names
+    amount = {
+        start: {end: round(value, 4) for end, value in zip(names, row, strict=True) if value}
+        for start, row in zip(names, found.amount.tolist(), strict=True)
+    }
+    return {"transitions": {"unit": found.unit, "from": amount}}
 
 
 def _summary(result: SceneResult) -> Iterator[str]:
@@ -111,6 +130,8 @@ def _summary(result: SceneResult) -> Iterator[str]:
     from adadino.scene.facts import used_lines
 
     yield result.headline
+    if result.transitions is not None:
+        yield from result.transitions.lines
     yield f"shift between the dates: {result.shift.text(applied=result.registered)}"
     yield from used_lines(result.used)
 

@@ -16,20 +16,27 @@ from adadino.cli.output import print_json, print_table, progress
 
 def command(
     name: Annotated[
-        Literal["levir-cd", "levir-cd-plus", "whu-cd", "sysu-cd", "clcd", "folder"],
-        typer.Argument(help="Which dataset; `folder` for one's own."),
+        Literal[
+            "levir-cd", "levir-cd-plus", "whu-cd", "sysu-cd", "clcd", "second", "from-to", "folder"
+        ],
+        typer.Argument(help="Which dataset; `folder` for one's own, `from-to` if it has codes."),
     ],
     source: Annotated[Path, typer.Argument(help="The downloaded archive or its folder.")],
     dest: Annotated[Path, typer.Argument(help="Where the tiles go.")],
     tile: Annotated[int, typer.Option(min=8, help="Side of a tile in pixels.")] = 256,
     variant: Annotated[
         str | None,
-        typer.Option(help="whu-cd: padded, floored, official; levir-cd-plus: holdout, whole."),
+        typer.Option(
+            help="whu-cd: padded, floored, official; levir-cd-plus, second: holdout, whole."
+        ),
     ] = None,
     seed: Annotated[int, typer.Option(help="Seed of splits that are drawn.")] = 0,
     strict: Annotated[
         bool, typer.Option("--strict/--no-strict", help="Refuse counts that are not the paper's.")
     ] = True,
+    classes: Annotated[
+        Path | None, typer.Option(help="from-to: the classes.json that explains the codes.")
+    ] = None,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace a finished set.")] = False,
     quiet: Quiet = False,
     json: Json = False,
@@ -48,6 +55,7 @@ def command(
             seed=seed,
             overwrite=overwrite,
             strict=strict,
+            classes=classes,
             progress=report,
         )
     if json:
@@ -61,7 +69,8 @@ def command(
     for note in manifest.notes:
         typer.echo(note)
     missing = [split for split in ("train", "val") if split not in manifest.splits]
-    for line in _missing(name, source, missing) if missing else _next(dest, tile):
+    semantic = name in ("second", "from-to")
+    for line in _missing(name, source, missing) if missing else _next(dest, tile, semantic):
         typer.echo(line)
 
 
@@ -69,7 +78,7 @@ def _missing(name: str, source: Path, splits: list[str]) -> list[str]:
     """What to do about splits that training needs and this set does not have."""
     first = splits[0]
     way = f"put some of its pairs into {first}/A, {first}/B and {first}/label"
-    if name == "levir-cd-plus":
+    if name in ("levir-cd-plus", "second"):
         way = "choose --variant holdout"
     return [
         f"adadino train needs a {' and a '.join(splits)} split, which this set does not have: "
@@ -77,9 +86,11 @@ def _missing(name: str, source: Path, splits: list[str]) -> list[str]:
     ]
 
 
-def _next(dest: Path, tile: int) -> list[str]:
+def _next(dest: Path, tile: int, semantic: bool) -> list[str]:
     """What to type next. Neither command needs a file of the repository."""
     size = "" if tile == 256 else f"--augment.size {-(-tile // 32) * 32} "
+    if semantic:
+        return [f"next: adadino train --init tiny --classes {size}--data {dest}"]
     where = "" if shutil.which("nvidia-smi") else "on a machine with a GPU, "
     return [
         f"as in the paper, {where}with DINOv3's weights in FILE: adadino train --preset vitl16 "

@@ -24,6 +24,9 @@ def command(
     geotiff: Annotated[
         bool, typer.Option("--geotiff", help="GeoTIFFs with a CRS, for predict; else PNG.")
     ] = False,
+    classes: Annotated[
+        bool, typer.Option("--classes", help="Also write what stood where at both dates.")
+    ] = False,
     overwrite: Annotated[
         bool, typer.Option("--overwrite", help="Remove train/, val/ and test/ in DEST first.")
     ] = False,
@@ -42,6 +45,7 @@ def command(
             size=size,
             world=World(nuisance=nuisance),
             geotiff=geotiff,
+            classes=classes,
             overwrite=overwrite,
             progress=report,
         )
@@ -52,6 +56,7 @@ def command(
     there = "" if made else ", already there: nothing was made"
     typer.echo(f"{pairs} pairs of {size} x {size} pixels in {dest}{there}")
     if train and val:
-        typer.echo(f"next: adadino train --preset tiny --model.backbone.weights tiny --data {dest}")
+        how = "--init tiny --classes" if classes else "--preset tiny --model.backbone.weights tiny"
+        typer.echo(f"next: adadino train {how} --data {dest}")
     else:
         typer.echo("adadino train needs a train and a val split: for it, give --train and --val.")

@@ -26,6 +26,10 @@ Init = Annotated[
     str | None,
     typer.Option(metavar="MODEL", help="Start from a trained model: a folder, a hub id, tiny."),
 ]
+Classes = Annotated[
+    bool,
+    typer.Option("--classes", help="Also learn what stood there, as the data's classes.json says."),
+]
 Data = Annotated[Path | None, typer.Option(help="The prepared dataset (data.root).")]
 
 CONTEXT = {"allow_extra_args": True, "ignore_unknown_options": True}
@@ -38,6 +42,7 @@ def command(
     init: Init = None,
     output: Annotated[Path | None, typer.Option("-o", "--output", help="The run's folder.")] = None,
     data: Data = None,
+    classes: Classes = False,
     overwrite: Annotated[
         bool, typer.Option("--overwrite", help="Start anew where the folder holds another run.")
     ] = False,
@@ -58,7 +63,7 @@ def command(
 
     from adadino.training.run import train
 
-    run = read_run(context.args, config, model, init, output, data)
+    run = read_run(context.args, config, model, init, output, data, classes=classes)
     result = train(run, overwrite=overwrite, quiet=quiet or json)
     if getattr(rank_zero_only, "rank", 0):  # one of several processes of a run speaks for all
         return
@@ -68,7 +73,8 @@ def command(
         return
     kept, said = result.folder / "final", "trained without validation"
     if result.best_f1 is not None:
-        kept, said = result.folder / "best", f"best validation F1 {100 * result.best_f1:.2f}"
+        score = "F_scd" if run.model.classes.names else "F1"
+        kept, said = result.folder / "best", f"best validation {score} {100 * result.best_f1:.2f}"
     typer.echo(f"{said}; everything is in {result.folder}")
     typer.echo(f"next: adadino evaluate {kept} --data {data or 'DIR'} --split test")
 
@@ -80,6 +86,8 @@ def read_run(
     init: str | None,
     output: Path | None,
     data: Path | None,
+    *,
+    classes: bool = False,
 ) -> RunConfig:
     """The settings of a run from the options that verbs which train have in common."""
     from adadino.errors import ConfigError
@@ -91,6 +99,8 @@ def read_run(
         overrides.append(f"model.peer={'null' if model == 'adadino' else model}")
     if init is not None:
         overrides.append(f"init={init}")
+    if classes:
+        overrides = [*_classes_of(config, data, overrides), *overrides]
     run = load_run(config, overrides, published=True)
     # Not in load_run: a recipe, or a table, gives one preset to all its models.
     given = any(item.startswith("preset=") for item in overrides)
@@ -101,6 +111,27 @@ def read_run(
     if data is not None:
         run = dataclasses.replace(run, data=dataclasses.replace(run.data, root=(str(data),)))
     return run
+
+
+def _classes_of(config: Path | None, data: Path | None, overrides: list[str]) -> list[str]:
+    """The classes of the data as settings of the model."""
+    import json
+
+    from adadino.data.classes import read_table
+    from adadino.data.staging import TABLE
+    from adadino.errors import ConfigError
+
+    if data is None:
+        said = schema.override({} if config is None else schema.read_yaml(config), overrides)
+        roots = (said.get("data") or {}).get("root") or [None]
+        data = roots[0] if isinstance(roots, list) else roots
+    if data is None:
+        raise ConfigError(f"--classes reads {TABLE} of the dataset; name one with --data DIR.")
+    found = read_table(Path(data) / TABLE).classes
+    return [
+        f"model.classes.{name}={json.dumps(list(getattr(found, name)))}"
+        for name in ("names", "colours")
+    ]
 
 
 def parse_overrides(arguments: list[str]) -> list[str]:

@@ -104,11 +104,12 @@ class Augment:
         Args:
             before: (B, 3, H, W), uint8, or float in [0, 1].
             after: As ``before``.
-            mask: (B, H, W), uint8 or bool.
+            mask: (B, H, W), uint8 or bool; or with classes (B, 3, H, W), which change places with
+                the dates.
             generator: The only source of randomness, on the CPU.
 
         Returns:
-            before and after (B, 3, size, size) float32 in [0, 1]; mask (B, size, size) uint8.
+            before and after (B, 3, size, size) float32 in [0, 1]; mask uint8, of as many channels.
         """
         draws = self.draw(generator, len(before), *before.shape[-2:])
         return self.apply(draws, before, after, mask)
@@ -151,14 +152,14 @@ class Augment:
             draws: What ``draw`` returned for tiles of this size.
             before: (B, 3, H, W), uint8, or float in [0, 1].
             after: As ``before``.
-            mask: (B, H, W), uint8 or bool.
+            mask: (B, H, W), uint8 or bool; or with classes (B, 3, H, W).
 
         Returns:
-            before and after (B, 3, size, size) float32 in [0, 1]; mask (B, size, size) uint8.
+            before and after (B, 3, size, size) float32 in [0, 1]; mask uint8, of as many channels.
         """
         size = self.config.size
         _check(before, after, mask, size)
-        height, width = mask.shape[1:]
+        height, width = mask.shape[-2:]
         draws = Draws(*(field.to(before.device, non_blocking=True) for field in draws))
         # The dates of sample b are rows 2b and 2b + 1; flipping the last bit exchanges them.
         rows = torch.arange(2 * len(mask), device=mask.device).view(-1, 2) ^ draws.swap[:, None]
@@ -169,8 +170,14 @@ class Augment:
         grid = _grid(draws, height, width, size)  # (B, size, size, 2)
         images = F.grid_sample(pair.flatten(1, 2), grid, mode="bilinear", align_corners=False)
         images.clamp_(max=1)  # four bilinear weights may sum to a rounding error above 1
-        labels = F.grid_sample(mask.float()[:, None], grid, mode="nearest", align_corners=False)
-        return images[:, :3], images[:, 3:], labels[:, 0].to(torch.uint8)
+        channels = mask if mask.ndim == 4 else mask[:, None]
+        labels = F.grid_sample(channels.float(), grid, mode="nearest", align_corners=False)
+        labels = labels.to(torch.uint8)
+        if mask.ndim == 3:
+            return images[:, :3], images[:, 3:], labels[:, 0]
+        swapped = draws.swap[:, None, None, None]
+        labels = torch.where(swapped, labels[:, [0, 2, 1]], labels)
+        return images[:, :3], images[:, 3:], labels
 
 
 def _draw_crops(
@@ -258,9 +265,10 @@ def _check(before: Tensor, after: Tensor, mask: Tensor, size: int) -> None:
             "pass two batches of one shape (B, 3, H, W)."
         )
     batch, _, height, width = before.shape
-    if mask.shape != (batch, height, width):
+    if mask.shape not in ((batch, height, width), (batch, 3, height, width)):
         raise InputError(
-            f"the mask is {tuple(mask.shape)} for images {tuple(before.shape)}; pass (B, H, W)."
+            f"the mask is {tuple(mask.shape)} for images {tuple(before.shape)}; pass (B, H, W), or "
+            "(B, 3, H, W) with classes."
         )
     if max(height, width) > size:
         raise InputError(

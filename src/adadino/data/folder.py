@@ -24,8 +24,10 @@ import torch
 from torch import Tensor
 from torch.utils.data import Dataset
 
+from adadino.config import ClassesConfig
+from adadino.data.classes import Values, read_classes, read_table, translation
 from adadino.data.images import is_image, read_image, read_mask, read_size
-from adadino.data.staging import SPLITS
+from adadino.data.staging import SPLITS, TABLE
 from adadino.errors import DataError, LeakageWarning
 
 __all__ = [
@@ -42,6 +44,15 @@ __all__ = [
 ]
 
 
+class ClassFiles(NamedTuple):
+    """Where the classes of a pair lie."""
+
+    before: Path
+    after: Path
+    table: Path
+    """The `classes.json` that names them."""
+
+
 class PairFiles(NamedTuple):
     """The files of one pair."""
 
@@ -49,7 +60,12 @@ class PairFiles(NamedTuple):
     before: Path
     after: Path
     label: Path
+    classes: ClassFiles | None = None
+    """The classes of both dates, in a set with a `classes.json`."""
 
+
+CLASS_ROLES = ("label1", "label2")
+"""Folders of the classes of the first and of the second date."""
 
 Place = int | tuple[int, float, float]
 """An item, or an item whose tile is moved by shares of its side, down and right."""
@@ -64,6 +80,8 @@ class _Tile(NamedTuple):
 def find_pairs(root: Path | str, split: str | None = None) -> list[PairFiles]:
     """List the pairs of a prepared folder, matched by stem and sorted by name.
 
+    A set with a `classes.json` has the classes of both dates in `label1` and `label2`, too.
+
     Args:
         root: The folder that holds `A`, `B` and `label`, or split folders that hold them.
         split: `train`, `val` or `test`; None if `root` has no split folders.
@@ -72,7 +90,9 @@ def find_pairs(root: Path | str, split: str | None = None) -> list[PairFiles]:
         DataError: If a folder is missing or empty, a file has no partner, or two share a stem.
     """
     folder = Path(root) if split is None else Path(root) / split
-    roles = {role: _by_stem(folder / role, root) for role in ("A", "B", "label")}
+    table = find_table(root)
+    wanted = ("A", "B", "label") if table is None else ("A", "B", "label", *CLASS_ROLES)
+    roles = {role: _by_stem(folder / role, root) for role in wanted}
     names = sorted(set().union(*roles.values()))
     if not names:
         raise DataError(
@@ -87,7 +107,18 @@ def find_pairs(root: Path | str, split: str | None = None) -> list[PairFiles]:
                     f"{present} has no partner: {folder / role} holds no image called {name}. "
                     "Add it, or remove the files that it belongs to."
                 )
-    return [PairFiles(name, *(files[name] for files in roles.values())) for name in names]
+    found = [[files[name] for files in roles.values()] for name in names]
+    return [
+        PairFiles(name, *files[:3], None if table is None else ClassFiles(*files[3:], table))
+        for name, files in zip(names, found, strict=True)
+    ]
+
+
+def find_table(root: Path | str) -> Path | None:
+    """The `classes.json` of a prepared folder, or of the set whose split it is; None without."""
+    root = Path(root)
+    homes = (root, root.parent) if root.name in SPLITS else (root,)
+    return next((home / TABLE for home in homes if (home / TABLE).exists()), None)
 
 
 def fingerprint(pairs: Iterable[PairFiles]) -> str:
@@ -105,7 +136,8 @@ def fingerprint(pairs: Iterable[PairFiles]) -> str:
     digest = hashlib.sha256()
     for pair in sorted(pairs, key=lambda pair: pair.name):
         digest.update(hashlib.sha256(pair.name.encode()).digest())
-        for path in (pair.before, pair.after, pair.label):
+        classes = () if pair.classes is None else pair.classes
+        for path in (pair.before, pair.after, pair.label, *classes):
             digest.update(_file_digest(path))
     return f"sha256:{digest.hexdigest()[:16]}"
 
@@ -136,7 +168,8 @@ class PairFolder(Dataset[tuple[Tensor, Tensor, Tensor, int]]):
     """Labelled pairs as tensors, in the order of their names.
 
     An item is `(before, after, mask, index)`: uint8 (3, H, W) twice, uint8 (H, W) of 0 and 1, and
-    the item's own index, with which `names[index]` tells what it was.
+    the item's own index, with which `names[index]` tells what it was. With classes the mask is
+    (3, H, W): change, and the class of each date as the model counts them, 0 where unlabelled.
 
     Args:
         root: The folder that holds the split folders, or `A`, `B` and `label` themselves; several
@@ -145,10 +178,11 @@ class PairFolder(Dataset[tuple[Tensor, Tensor, Tensor, int]]):
         tile: Cut every image into non-overlapping squares of this side; None keeps it whole.
         cache: Decode everything now and keep it in memory, seven bytes a pixel. Forked workers
             share it. Without it, each tile decodes the image that it is cut from.
+        classes: Read the classes of both dates as well, numbered as in this list.
 
     Raises:
         DataError: As `find_pairs`, and if sizes differ within a pair, `tile` does not divide
-            them, or a file cannot be read.
+            them, or a file cannot be read; with classes, if there are none or they are others.
     """
 
     def __init__(
@@ -158,11 +192,13 @@ class PairFolder(Dataset[tuple[Tensor, Tensor, Tensor, int]]):
         *,
         tile: int | None = None,
         cache: bool = False,
+        classes: ClassesConfig | None = None,
     ) -> None:
         if tile is not None and tile < 1:
             raise DataError(f"tile = {tile} is not a size. Use a positive number, or None.")
         self.pairs = _find_all([root] if isinstance(root, Path | str) else root, split)
         self.tile = tile
+        self._tables = None if classes is None else _tables(self.pairs, classes)
         self.names: list[str] = []
         self.sizes: list[tuple[int, int]] = []
         """Height and width of every item."""
@@ -172,7 +208,7 @@ class PairFolder(Dataset[tuple[Tensor, Tensor, Tensor, int]]):
         self._cache: list[tuple[Tensor, Tensor, Tensor]] | None = None
         if cache:
             with ThreadPoolExecutor() as pool:  # Pillow decodes outside the interpreter's lock
-                self._cache = list(pool.map(_read_pair, self.pairs))
+                self._cache = list(pool.map(self._read, self.pairs))
 
     def __len__(self) -> int:
         return len(self._tiles)
@@ -180,9 +216,9 @@ class PairFolder(Dataset[tuple[Tensor, Tensor, Tensor, int]]):
     def __getitem__(self, place: Place) -> tuple[Tensor, Tensor, Tensor, int]:
         index, down, right = place if isinstance(place, tuple) else (place, 0.0, 0.0)
         pair, top, left = self._tiles[index]
-        images = self._cache[pair] if self._cache is not None else _read_pair(self.pairs[pair])
+        images = self._cache[pair] if self._cache is not None else self._read(self.pairs[pair])
         if self.tile is not None:
-            height, width = images[2].shape
+            height, width = images[2].shape[-2:]
             top = min(max(top + round(down * self.tile), 0), height - self.tile)
             left = min(max(left + round(right * self.tile), 0), width - self.tile)
             rows, columns = slice(top, top + self.tile), slice(left, left + self.tile)
@@ -206,6 +242,15 @@ class PairFolder(Dataset[tuple[Tensor, Tensor, Tensor, int]]):
         if self._cache is not None:
             some._cache = [self._cache[pair] for pair in used]
         return some
+
+    def _read(self, pair: PairFiles) -> tuple[Tensor, Tensor, Tensor]:
+        before, after, mask = _read_pair(pair)
+        if self._tables is None:
+            return before, after, mask
+        assert pair.classes is not None, "`_tables` has refused pairs without classes"
+        own, number = self._tables[pair.classes.table]
+        dates = [number[read_classes(path, own)] for path in pair.classes[:2]]
+        return before, after, torch.stack([mask, *map(torch.from_numpy, dates)])
 
     def _add_tiles(self, index: int, pair: PairFiles) -> None:
         height, width = _common_size(pair)
@@ -239,6 +284,29 @@ def _find_all(roots: Sequence[Path | str], split: str | None) -> list[PairFiles]
     ]
 
 
+def change_of(masks: Tensor) -> Tensor:
+    """The change (B, H, W) of a batch of masks, with classes (B, 3, H, W) or without."""
+    return masks[:, 0] if masks.ndim == 4 else masks
+
+
+def _tables(
+    pairs: Sequence[PairFiles], classes: ClassesConfig
+) -> dict[Path, tuple[ClassesConfig, Values]]:
+    """For each `classes.json`, its own classes and their numbers among those wanted."""
+    found: dict[Path, tuple[ClassesConfig, Values]] = {}
+    for pair in pairs:
+        if pair.classes is None:
+            raise DataError(
+                f"{pair.label} is a mask of change alone, and the model also learns what stood "
+                f"there ({', '.join(classes.names)}); give a set with label1, label2 and {TABLE}."
+            )
+        table = pair.classes.table
+        if table not in found:
+            own = read_table(table).classes
+            found[table] = own, translation(own, classes, table)
+    return found
+
+
 def _by_stem(folder: Path, root: Path | str) -> dict[str, Path]:
     if not os.path.isdir(folder):  # noqa: PTH112, pathlib raises for names that are too long
         raise DataError(
@@ -269,7 +337,7 @@ def _file_digest(path: Path) -> bytes:
 
 def _common_size(pair: PairFiles) -> tuple[int, int]:
     height, width = read_size(pair.before)
-    for path in (pair.after, pair.label):
+    for path in (pair.after, pair.label, *(() if pair.classes is None else pair.classes[:2])):
         if (other := read_size(path)) != (height, width):
             raise DataError(
                 f"{path} is {other[1]} x {other[0]}, but {pair.before} is {width} x {height}. The "

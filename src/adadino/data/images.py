@@ -127,6 +127,14 @@ def open_mask(file: IO[bytes], name: str) -> Image.Image:
     return grey.point([255 if value > threshold else 0 for value in range(256)])
 
 
+def open_values(file: IO[bytes], name: str) -> NDArray[np.uint8]:
+    """The values of a grey image or of a palette (H, W); else red, green and blue (H, W, 3)."""
+    image = _decode(file, name)
+    if image.mode in ("L", "P", "1"):
+        return np.array(image, np.uint8)
+    return np.array(image.convert("L" if image.mode == "LA" else "RGB"))
+
+
 def open_size(file: IO[bytes], name: str) -> tuple[int, int]:
     """Return (height, width) of an open file from its header."""
     image = _header(file, name)

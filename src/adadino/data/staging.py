@@ -16,6 +16,8 @@ from adadino.files import write_atomic
 
 SPLITS = ("train", "val", "test")
 MANIFEST = "manifest.json"
+TABLE = "classes.json"
+"""What names the classes of a set, beside its splits, if it has any."""
 STAGING = ".partial"
 SETTINGS = "settings.json"
 
@@ -72,6 +74,9 @@ def publish(staging: Path, dest: Path, splits: Container[str]) -> None:
                 remove(dest / split)
                 (staging / split).rename(dest / split)
         if (staging / MANIFEST).exists():
+            remove(dest / TABLE)
+            if (staging / TABLE).exists():  # copied, so that a run that is stopped can repeat it
+                write_atomic(dest / TABLE, (staging / TABLE).read_text(encoding="utf-8"))
             (staging / MANIFEST).rename(dest / MANIFEST)
         remove(staging)
     except OSError as error:

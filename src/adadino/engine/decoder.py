@@ -31,13 +31,14 @@ class FastDecoder(nn.Module):
         self.dtype = dtype
         self.neck, self.decoder = self._ready(model.neck), self._ready(model.decoder)
         self.stream = None if model.stream is None else self._ready(model.stream)
+        self.classes = None if model.classes is None else self._ready(model.classes)
         self.refiner = deepcopy(model.refiner)
         if compile:
             # Stages share their code, and every batch and size is compiled by itself. Beyond the
             # default limit of eight, PyTorch would silently run them uncompiled.
             torch._dynamo.config.recompile_limit = max(torch._dynamo.config.recompile_limit, 256)
             parts = [*self.neck.necks, self.decoder.block, *self.decoder.stages]
-            parts += [part for part in (self.refiner, self.stream) if part is not None]
+            parts += [part for part in (self.refiner, self.stream, self.classes) if part is not None]
             for part in parts:
                 part.compile(dynamic=False)
 

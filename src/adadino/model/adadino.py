@@ -14,11 +14,13 @@ from torch import Tensor, nn
 
 from adadino.config import BSCSConfig, Config
 from adadino.model.backbone import Backbone
+from adadino.model.classes import ClassHead
 from adadino.model.cpgr import CPGR
 from adadino.model.detector import Detector, Normalize, Output
 from adadino.model.encoder import Encoder, Encoding
 from adadino.model.inputs import check_pair, pad_to_stride
-from adadino.model.pyramid import Pyramid
+from adadino.model.pair import split_dates
+from adadino.model.pyramid import Pyramid, difference
 from adadino.model.refiner import Refiner
 from adadino.model.stream import Stream
 
@@ -36,6 +38,7 @@ class AdaDINO(Detector):
         self.decoder = CPGR(config)
         self.refiner = Refiner() if config.cpgr.refiner else None
         self.stream = Stream(config.cpgr.width) if config.stream.name == "lite0" else None
+        self.classes = ClassHead(config) if config.classes.names else None
         self.normalize = Normalize(config.backbone.mean, config.backbone.std)
 
     @property
@@ -87,16 +90,16 @@ class AdaDINO(Detector):
         return images.to(self.encoder.backbone.patch_embed.weight.dtype)
 
     def components(self) -> dict[str, nn.Module]:
-        """The parts by the paper's names (cpgr with the refiner), and the stream if any."""
+        """The parts by the paper's names (cpgr with the refiner), and those beyond it if any."""
         cpgr = [self.decoder] + ([self.refiner] if self.refiner is not None else [])
-        stream = {} if self.stream is None else {"stream": self.stream}
+        parts = {"stream": self.stream, "classes": self.classes}
         return {
             "backbone": self.encoder.backbone,
             "cgla": self.encoder.cgla,
             "bscs": self.encoder.bscs,
             "cpgr": nn.ModuleList(cpgr),
             "neck": self.neck,
-            **stream,
+            **{name: part for name, part in parts.items() if part is not None},
         }
 
 
@@ -107,10 +110,11 @@ class Decodes(Protocol):
     decoder: CPGR
     refiner: Refiner | None
     stream: Stream | None
+    classes: ClassHead | None
 
 
 def decode(parts: Decodes, encoding: Encoding, images: Tensor, size: tuple[int, int]) -> Output:
-    """Everything behind the encoder: pyramid, decoder, refiner, and the stream if there is one.
+    """Everything behind the encoder: pyramid, decoder, refiner; stream and classes if any.
 
     Args:
         parts: The modules.
@@ -118,14 +122,24 @@ def decode(parts: Decodes, encoding: Encoding, images: Tensor, size: tuple[int, 
         images: Both dates (2B, 3, H, W), padded, in [0, 1].
         size: Height and width before padding.
     """
-    differences, evidence = parts.neck(encoding.features), None
+    levels, evidence = parts.neck.levels(encoding.features), None
+    differences = [difference(maps) for maps in levels]
+    if parts.classes is None:
+        levels = []  # their memory is free again
     if parts.stream is not None:
         evidence = parts.stream(images.to(next(parts.stream.parameters()).dtype))
         differences = parts.stream.join(evidence, differences)
-    pyramid = parts.decoder(differences, encoding.responses)
+    features, pyramid = parts.decoder.decode(differences, encoding.responses)
     finest = pyramid[0].float() if parts.refiner is None else parts.refiner(pyramid[0])
     if parts.stream is not None and evidence is not None:
         finest = parts.stream.refine(finest, evidence)
     logits = F.interpolate(finest, images.shape[-2:], mode="bilinear", align_corners=False)
     height, width = size
-    return Output(logits[..., :height, :width], pyramid, encoding.responses, encoding.scores)
+    classes = None
+    if parts.classes is not None:
+        found = parts.classes(levels, () if evidence is None else evidence.maps, features).float()
+        found = F.interpolate(found, images.shape[-2:], mode="bilinear", align_corners=False)
+        # (2B, classes, H, W) -> (B, 2, classes, H, W)
+        classes = torch.stack(split_dates(found), dim=1)[..., :height, :width]
+    logits = logits[..., :height, :width]
+    return Output(logits, pyramid, encoding.responses, encoding.scores, classes)

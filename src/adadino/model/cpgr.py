@@ -231,6 +231,12 @@ class CPGR(nn.Module):
 
     def forward(self, differences: list[Tensor], responses: Responses | None) -> list[Tensor]:
         """Decode D_2..D_5 into logits P_2..P_5, finest first, each (B, 2, h_r, w_r)."""
+        return self.decode(differences, responses)[1]
+
+    def decode(
+        self, differences: list[Tensor], responses: Responses | None
+    ) -> tuple[Tensor, list[Tensor]]:
+        """`forward`, and before it the features (B, width, h_2, w_2) that the finest reads."""
         d2, d3, d4, d5 = differences
         x = self.block(d5)
         predictions = [self.head(x)]
@@ -238,7 +244,7 @@ class CPGR(nn.Module):
             prior = self.stage_prior(responses, level)
             x, logits = stage(difference, x, predictions[-1], prior)
             predictions.append(logits)
-        return predictions[::-1]
+        return x, predictions[::-1]
 
     def stage_prior(self, responses: Responses | None, level: int) -> Tensor | None:
         """Eq. 13: the mean response of a stage's depths, one channel for each kind of prior."""

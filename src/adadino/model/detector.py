@@ -31,6 +31,8 @@ class Output(NamedTuple):
     """CGLA's responses (B, depths, h, w); None without CGLA."""
     scores: Tensor | None
     """The policy's scores (B, blocks, C); None where no policy ran."""
+    classes: Tensor | None = None
+    """Logits of the classes (B, 2, classes, H, W), first and second date; None without classes."""
 
 
 class Normalize(nn.Module):

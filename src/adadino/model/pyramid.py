@@ -53,8 +53,14 @@ class Pyramid(nn.Module):
 
     def forward(self, features: list[Tensor]) -> list[Tensor]:
         """Turn four maps (2B, D, h, w) of both dates into D_2..D_5, each (B, width, h_r, w_r)."""
-        differences = []
-        for neck, maps in zip(self.necks, features, strict=True):
-            before, after = split_dates(neck(maps))
-            differences.append((before - after).abs())
-        return differences
+        return [difference(maps) for maps in self.levels(features)]
+
+    def levels(self, features: list[Tensor]) -> list[Tensor]:
+        """F_2..F_5 of both dates, each (2B, width, h_r, w_r)."""
+        return [neck(maps) for neck, maps in zip(self.necks, features, strict=True)]
+
+
+def difference(maps: Tensor) -> Tensor:
+    """|F1 - F2|: (2B, C, h, w) -> (B, C, h, w)."""
+    before, after = split_dates(maps)
+    return (before - after).abs()

@@ -10,6 +10,7 @@ and a last step at half the image's size sharpens the finest prediction. A model
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import torch
@@ -33,6 +34,8 @@ class Evidence(NamedTuple):
     """(B, FINE, H / 2, W / 2), for the last step."""
     levels: list[Tensor]
     """(B, width, h_r, w_r) for D_2, D_3, D_4."""
+    maps: Sequence[Tensor] = ()
+    """What the levels compare: the trunk's maps (2B, C_r, h_r, w_r), of strides 4, 8, 16."""
 
 
 class Compare(nn.Module):
@@ -72,7 +75,7 @@ class Stream(nn.Module):
         """RGB in [0, 1] (2B, 3, H, W), padded to whole tokens -> the evidence."""
         fine, *rest = self.trunk(images)
         levels = [compare(maps) for compare, maps in zip(self.levels, rest, strict=True)]
-        return Evidence(self.fine(fine), levels)
+        return Evidence(self.fine(fine), levels, rest)
 
     def join(self, evidence: Evidence, differences: list[Tensor]) -> list[Tensor]:
         """Add the evidence to the differences D_2..D_5, each level to the one of its size."""

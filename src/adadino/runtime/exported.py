@@ -83,6 +83,7 @@ class OnnxForward:
 
     chooses = False
     chunks = None
+    classes = None
     threads = 1  # onnxruntime has threads of its own
 
     def __init__(self, model: ExportedModel, *, tile: int, engine: str) -> None:

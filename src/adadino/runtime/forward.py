@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
+    from adadino.config import ClassesConfig
     from adadino.model.detector import Detector, Output
 
 Answer = TypeVar("Answer")
@@ -47,7 +48,7 @@ class Pending(NamedTuple):
     """The probabilities of a batch, which may still be on their way."""
 
     tensor: Tensor
-    """(B, size, size) in the host's memory."""
+    """(B, size, size) in the host's memory; with classes (B, maps, size, size)."""
     arrived: torch.cuda.Event | None
 
     def wait(self) -> NDArray[np.float32]:
@@ -64,6 +65,7 @@ class Forward:
     Attributes:
         batch: Tiles per forward pass; smaller after the memory was full.
         chunks: The FFN chunks of every block (blocks, k), or None to choose them per batch.
+        classes: The classes whose probabilities answers hold as well; None for change alone.
         warnings: What the user was warned of.
     """
 
@@ -83,6 +85,7 @@ class Forward:
         self.device = network.device
         self._tile, self._given, self._selection = tile, batch, selection
         self.chunks: Tensor | None = None
+        self.classes: ClassesConfig | None = None
         self.batch = 1
         self.warnings: list[str] = []
         self.stride, self.domain = network.stride, network.domain
@@ -154,7 +157,11 @@ class Forward:
         return started
 
     def _launch(self, tiles: Sequence[Images]) -> Pending:
-        probability = self.network.calibrated(self._run(tiles).logits).float()
+        output = self._run(tiles)
+        probability = self.network.calibrated(output.logits).float()
+        if self.classes is not None and output.classes is not None:
+            told = output.classes.float().softmax(2).flatten(1, 2)  # (B, 2 classes, H, W)
+            probability = torch.cat((probability[:, None], told), dim=1)
         if self.device.type != "cuda":
             return Pending(probability.cpu(), None)
         host = torch.empty(probability.shape, pin_memory=True)

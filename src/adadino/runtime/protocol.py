@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
+    from adadino.config import ClassesConfig
     from adadino.domain import Domain
 
 Selection = Literal["scene", "batch"]
@@ -30,7 +31,7 @@ class Answers(Protocol):
     """The probabilities of a batch, which may still be on their way."""
 
     def wait(self) -> NDArray[np.float32]:
-        """The probabilities (B, size, size), when they are here."""
+        """The probabilities (B, size, size), or of a runner with classes (B, maps, size, size)."""
 
 
 class Runner(Protocol):
@@ -46,6 +47,9 @@ class Runner(Protocol):
     """What the user was warned of."""
     domain: Domain | None
     """What the model was trained on, if it says."""
+    classes: ClassesConfig | None
+    """The classes of both dates, if they were asked for and the model tells them. An answer then
+    has these maps: change, the classes of the first date, and those of the second."""
     stride: int
     """What the side of a tile must be a multiple of."""
     kind: str

@@ -29,6 +29,7 @@ def open_runner(
     engine: EngineName,
     backbone: str | None = None,
     threads: int | None = None,
+    classes: bool = False,
 ) -> Iterator[Runner]:
     """Get a model ready: an ONNX file without torch, anything else with it.
 
@@ -41,6 +42,7 @@ def open_runner(
         engine: The inference engine, or `auto`, or `off`.
         backbone: The weights of a named model's backbone, if not where it says.
         threads: Threads of torch on the CPU; None leaves them as they are.
+        classes: Also give the probabilities of the classes of both dates, if the model has them.
 
     Raises:
         ConfigError: The model has no such device or engine, or does not take such tiles.
@@ -70,6 +72,8 @@ def open_runner(
             forward = Forward(network, tile=tile, batch=batch, selection=selection, engine=engine)
             if isinstance(model, str | PathLike):
                 forward.name = short_name(model)
+            if classes and network.config.classes.names:
+                forward.classes = network.config.classes
             yield forward
     finally:
         network.train(training)

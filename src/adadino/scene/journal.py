@@ -5,6 +5,7 @@
 - `run.json`: what the rows depend on: inputs, settings, the model's tensors, and the chunks that
   were chosen. A run with anything else may not continue it.
 - `rows.f32`: the probabilities, row after row as plain float32, NaN where there is no data.
+- `classes.u8`: of a model that tells classes, those of both dates: for each row two rows of bytes.
 - `rows.txt`: after each block, how many rows are finished, one number a line. A line is written
   when its rows are on disk, so whatever kills the run, the last whole line is true.
 
@@ -18,7 +19,7 @@ import json
 import os
 import shutil
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from os import PathLike
 from pathlib import Path
 from typing import Any
@@ -31,6 +32,8 @@ from adadino.errors import AdaDINOError, InputError, WriteError
 from adadino.files import locked, sweep, work_folder, write_atomic
 
 Float = NDArray[np.float32]
+Bytes = NDArray[np.uint8]
+CLASSES = "classes.u8"
 Facts = dict[str, Any]
 """What JSON holds."""
 
@@ -59,12 +62,16 @@ class Journal:
     It reads like a raster of one band, for those who read rasters: `shape`, `width` and `read`.
     """
 
-    def __init__(self, folder: Path, shape: tuple[int, int], facts: Facts) -> None:
+    def __init__(
+        self, folder: Path, shape: tuple[int, int], facts: Facts, *, classes: bool = False
+    ) -> None:
         self.folder = folder
         self.shape = shape
         self.width = shape[1]
         self.facts = facts
-        self.done = _rows_done(folder, shape)
+        self.classes = classes
+        """Whether it holds the classes of both dates as well."""
+        self.done = _rows_done(folder, shape, classes=classes)
         """Rows finished so far."""
 
     def remember(self, **facts: object) -> None:
@@ -79,21 +86,36 @@ class Journal:
         with _on_disk(self.folder):
             # Half a line at the end would spoil the next one. Replaced, the file is never missing.
             write_atomic(lines, f"{self.done}\n")
-            with (
-                rows.open("r+b" if self.done else "wb") as self._rows,
-                lines.open("a") as self._lines,
-            ):
-                self._rows.truncate(self.done * self.shape[1] * 4)
+            mode = "r+b" if self.done else "wb"
+            with ExitStack() as stack:
+                self._rows = stack.enter_context(rows.open(mode))
+                self._lines = stack.enter_context(lines.open("a"))
+                self._rows.truncate(self.done * self.width * 4)
                 self._rows.seek(0, os.SEEK_END)
+                if self.classes:
+                    self._bytes = stack.enter_context((self.folder / CLASSES).open(mode))
+                    self._bytes.truncate(self.done * self.width * 2)
+                    self._bytes.seek(0, os.SEEK_END)
                 yield
 
-    def append(self, row: int, block: Float) -> None:
-        """Take the next rows (h, width); when this returns they are on disk."""
+    def append(self, row: int, block: Float, classes: Bytes | None = None) -> None:
+        """Take the next rows; when this returns they are on disk.
+
+        Args:
+            row: The first of them.
+            block: Their probabilities (h, width).
+            classes: The classes of both dates (2, h, width), if the journal holds them.
+        """
         if row != self.done:
             raise ValueError(f"rows from {row} on do not continue {self.done} rows")
         self._rows.write(np.ascontiguousarray(block, np.float32).data)
         self._rows.flush()
         os.fsync(self._rows.fileno())
+        if self.classes:
+            assert classes is not None, "a journal of classes needs them in every row"
+            self._bytes.write(np.ascontiguousarray(classes.swapaxes(0, 1), np.uint8).data)
+            self._bytes.flush()
+            os.fsync(self._bytes.fileno())
         self.done += len(block)
         self._note()
 
@@ -105,6 +127,14 @@ class Journal:
         return np.fromfile(path, np.float32, rows * width, offset=first * width * 4).reshape(
             rows, width
         )
+
+    def read_classes(self, row: int, rows: int) -> Bytes:
+        """The classes of both dates in full rows (2, rows, width)."""
+        each = 2 * self.width
+        values = np.fromfile(
+            self.folder / CLASSES, np.uint8, rows * each, offset=row * each
+        ).reshape(rows, 2, self.width)
+        return values.swapaxes(0, 1)
 
     def blocks(self, rows: int) -> Iterator[tuple[int, Float]]:
         """Yield (first row, block) from top to bottom."""
@@ -127,6 +157,7 @@ def open_journal(
     outputs: list[str],
     resume: bool,
     overwrite: bool,
+    classes: bool = False,
 ) -> Iterator[Journal]:
     """Open the work folder of an output; it is removed when the block ends without an error.
 
@@ -140,6 +171,7 @@ def open_journal(
         outputs: The names of all that the run makes.
         resume: Go on from the rows of an earlier run, if there are any.
         overwrite: Remove such rows.
+        classes: Whether rows hold the classes of both dates as well.
 
     Raises:
         WriteError: There are rows of an earlier run, and neither `resume` nor `overwrite` is given;
@@ -148,7 +180,7 @@ def open_journal(
     folder = work_folder(output)
     wanted: Facts = json.loads(json.dumps(facts))
     with locked(folder, "prediction"):
-        found = _rows_done(folder, shape)
+        found = _rows_done(folder, shape, classes=classes)
         if found and not resume and not overwrite:
             raise WriteError(
                 f"an earlier run left {found} finished rows in {folder}; go on with --resume, or "
@@ -162,7 +194,7 @@ def open_journal(
             begun = wanted | {"outputs": outputs}
         for name in outputs:
             sweep(name)
-        journal = Journal(folder, shape, begun)
+        journal = Journal(folder, shape, begun, classes=classes)
         try:
             journal.remember(outputs=outputs)
             yield journal
@@ -183,7 +215,7 @@ def file_facts(path: str | PathLike[str]) -> list[object]:
     return [str(file.resolve()), stat.st_size, stat.st_mtime_ns]
 
 
-def _rows_done(folder: Path, shape: tuple[int, int]) -> int:
+def _rows_done(folder: Path, shape: tuple[int, int], *, classes: bool) -> int:
     """How many rows are finished, by the last whole line; 0 if it or the rows are missing."""
     height, width = shape
     try:
@@ -191,6 +223,8 @@ def _rows_done(folder: Path, shape: tuple[int, int]) -> int:
         lines = (folder / "rows.txt").read_text().split("\n")[:-1]
         rows = int(lines[-1])
         there = (folder / "rows.f32").stat().st_size // (4 * width)
+        if classes:
+            there = min(there, (folder / CLASSES).stat().st_size // (2 * width))
     except (OSError, ValueError, IndexError):
         return 0
     return rows if 0 < rows <= min(height, there) else 0
@@ -229,7 +263,7 @@ def _compare(wanted: Facts, begun: Facts, folder: Path) -> None:
 
 def _empty(folder: Path) -> None:
     """Remove what an earlier run left; first the numbers, without which no row counts."""
-    for name in ("rows.txt", "rows.f32", "run.json"):
+    for name in ("rows.txt", "rows.f32", CLASSES, "run.json"):
         (folder / name).unlink(missing_ok=True)
 
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -53,6 +53,8 @@ class Targets:
     overview: Path | None = None
     stac: Path | None = None
     report: Path | None = None
+    classes: Path | None = None
+    """The folder of what changed into what."""
 
     @classmethod
     def named(
@@ -63,9 +65,10 @@ class Targets:
         overview: ImagePath | None,
         stac: ImagePath | None,
         report: ImagePath | None = None,
+        classes: ImagePath | None = None,
     ) -> Targets:
         """The files by the names a user gives."""
-        others = (probability, vector, overview, stac, report)
+        others = (probability, vector, overview, stac, report, classes)
         return cls(Path(mask), *(None if name is None else Path(name) for name in others))
 
     @property
@@ -98,7 +101,35 @@ class Targets:
     def files(self) -> list[Path]:
         """Every file that will appear under its own name."""
         items = [path for path in (self.stac, self.report) if path is not None]
-        return [*self.roles.values(), *items, *self.styles]
+        return [*self.roles.values(), *items, *self.styles, *self._class_files()]
+
+    @property
+    def ends(self) -> dict[str, Path]:
+        """The rasters of what changed places were and are, if they were asked for."""
+        if self.classes is None:
+            return {}
+        return {"from": self.classes / "from.tif", "to": self.classes / "to.tif"}
+
+    @property
+    def transitions(self) -> Path | None:
+        """The matrix of what changed into what; its picture has the same name."""
+        return None if self.classes is None else self.classes / "transitions.csv"
+
+    @property
+    def sheet(self) -> Path | None:
+        """The picture of both dates and their classes."""
+        return None if self.classes is None else self.classes / "overview.png"
+
+    @staticmethod
+    def categories(path: Path) -> Path:
+        """Where GDAL looks for the names of a raster's classes."""
+        return path.with_name(f"{path.name}.aux.xml")
+
+    def _class_files(self) -> Iterator[Path]:
+        for path in self.ends.values():
+            yield from (path, path.with_suffix(".qml"), self.categories(path))
+        if self.transitions is not None and self.sheet is not None:
+            yield from (self.transitions, self.transitions.with_suffix(".png"), self.sheet)
 
     def claim(self, inputs: Iterable[str], *, overwrite: bool, resume: bool) -> None:
         """Refuse names before work is spent on them; see `check`.
@@ -140,6 +171,8 @@ class Targets:
         ):
             if named is not None and named.suffix.lower() not in suffixes:
                 raise WriteError(f"cannot write {named}; end its name in {', '.join(suffixes)}.")
+        if self.classes is not None and self.classes.exists() and not self.classes.is_dir():
+            raise WriteError(f"{self.classes} is a file; give --classes the name of a folder.")
         for path, kinds in self.styles.items():
             if {"mask", "probability"} <= set(kinds):
                 raise WriteError(
@@ -171,12 +204,16 @@ def all_or_none(targets: Targets) -> Iterator[None]:
         companions = FORMATS[targets.vector.suffix.lower()].companions
         files += [targets.vector.with_suffix(suffix) for suffix in companions]
     older = {path: _identity(path) for path in files}
+    new_folder = targets.classes is not None and not targets.classes.exists()
     try:
         yield
     except BaseException:
         for path, identity in older.items():
             if _identity(path) != identity:  # what was there and not yet replaced stays
                 path.unlink(missing_ok=True)
+        if new_folder and targets.classes is not None:
+            with suppress(OSError):
+                targets.classes.rmdir()
         raise
 
 

@@ -30,6 +30,7 @@ from adadino.geo.write.cog import BLOCK
 from adadino.geo.write.stac import file_times, write_item
 from adadino.runtime.protocol import Runner
 from adadino.runtime.runner import open_runner
+from adadino.scene.classes import find_class_polygons, write_classes
 from adadino.scene.extent import Extent
 from adadino.scene.facts import scene_facts, scene_tags, scene_used
 from adadino.scene.fit import check_scene
@@ -49,6 +50,7 @@ from adadino.scene.result import SceneResult
 from adadino.scene.stream import SceneStream, fill
 
 if TYPE_CHECKING:
+    from adadino.config import ClassesConfig
     from adadino.model.detector import Detector
 
 
@@ -63,6 +65,7 @@ def predict_scene(
     overview: ImagePath | None = None,
     stac: ImagePath | None = None,
     report: ImagePath | None = None,
+    classes: ImagePath | None = None,
     options: SceneOptions | None = None,
     extent: Extent | None = None,
     backbone: str | None = None,
@@ -90,6 +93,8 @@ def predict_scene(
         overview: A picture of before, after and change: .png.
         stac: A STAC item that describes the outputs: .json.
         report: A document with map, figures, settings and chips of polygons: .html or .pdf.
+        classes: A folder for what changed into what, of a model that tells classes: from.tif and
+            to.tif, transitions.csv in hectares, and pictures.
         options: Threshold, tiling, selection, bands, resolution, registration.
         extent: Area of interest, masks of clouds, dates; everything there is if None.
         backbone: Weights of the model's backbone, if not where the model says.
@@ -114,11 +119,20 @@ def predict_scene(
         probability = probability or keep.path / "probability.tif"
     if output is None:
         raise ConfigError("resume needs an output: its name is how a run is found again.")
-    targets = Targets.named(output, probability, vector, overview, stac, report)
+    targets = Targets.named(output, probability, vector, overview, stac, report, classes)
+    if classes is not None:
+        import matplotlib  # noqa: F401  # without it the pictures would fail after hours of work
+
     targets.claim((str(before), str(after)), overwrite=overwrite, resume=resume)
     with ExitStack() as stack:
         begin(progress, "opening")
-        forward = stack.enter_context(open_model(model, device, options, backbone=backbone))
+        opening = open_model(model, device, options, backbone=backbone, classes=True)
+        forward = stack.enter_context(opening)
+        if classes is not None and forward.classes is None:
+            raise ConfigError(
+                "the model tells where something changed, not what into: leave --classes out, or "
+                "give a model that was trained with classes (docs/how-to/classes.md)."
+            )
         dates = open_dates(before, after, options, extent=extent, names=names, open_file=open_file)
         pair = stack.enter_context(dates)
         fit = check_scene(pair, forward, options)
@@ -140,6 +154,7 @@ def open_model(
     *,
     backbone: str | None = None,
     threads: int | None = None,
+    classes: bool = False,
 ) -> Iterator[Runner]:
     """Get a model ready for a scene's tiles; see `open_runner`.
 
@@ -155,6 +170,7 @@ def open_model(
         engine=options.engine,
         backbone=backbone,
         threads=threads,
+        classes=classes,
     ) as forward:
         if options.tile % forward.stride:
             raise ConfigError(
@@ -184,11 +200,12 @@ def _predict(
         outputs=[str(path.resolve()) for path in targets.files],
         resume=resume,
         overwrite=overwrite,
+        classes=forward.classes is not None,
     ) as journal:
         fill(journal, SceneStream(pair.reader, forward, options), progress)
         begin(progress, "writing")
         with all_or_none(targets):
-            found = _write(journal, targets, pair, options, tags)
+            found = _write(journal, targets, pair, options, tags, forward.classes)
             used = scene_used(pair, forward)
             used["temperature"] = forward.tags().get("ADADINO_TEMPERATURE")
             result = dataclasses.replace(found, fit=fit, used=used)
@@ -209,6 +226,7 @@ def _write(
     pair: OpenDates,
     options: SceneOptions,
     tags: Mapping[str, object],
+    classes: ClassesConfig | None,
 ) -> SceneResult:
     """Make rasters, polygons and styles of the finished rows."""
     grid = pair.reader.grid
@@ -221,7 +239,12 @@ def _write(
             tags=tags,
             masks=masks,
         )
-    frame = find_polygons(journal, targets.mask, pair, options)
+    transitions = None
+    if classes is None:
+        frame = find_polygons(journal, targets.mask, pair, options)
+    else:
+        transitions = write_classes(journal, grid, classes, targets, tags)
+        frame = find_class_polygons(journal, pair, classes, targets, options)
     write_vectors(frame, targets)
     return SceneResult(
         grid=grid,
@@ -241,6 +264,8 @@ def _write(
         gsd=options.gsd,
         names=pair.names,
         open_file=pair.open_file,
+        transitions=transitions,
+        classes_path=targets.classes,
     )
 
 
@@ -250,6 +275,8 @@ def _present(
     """Write the picture and the STAC item, if they were asked for; returns what to warn of."""
     if targets.overview is not None:
         result.write_overview(targets.overview)
+    if targets.sheet is not None:
+        result.write_class_sheet(targets.sheet)
     if targets.stac is None:
         return []
     properties = {

@@ -44,6 +44,8 @@ from adadino.geo.write.qml import qml_text, write_qml
 if TYPE_CHECKING:
     import geopandas as gpd
 
+    from adadino.scene.classes import Transitions
+
 Picture = NDArray[np.uint8]
 
 
@@ -81,6 +83,10 @@ class SceneResult:
     """What the user calls the dates; None for the names of their files."""
     open_file: OpenFile = field(default=open_dataset, repr=False)
     """How the dates are opened when a picture is drawn."""
+    transitions: Transitions | None = None
+    """How much ground went from each class to each other; None if the model tells no classes."""
+    classes_path: Path | None = None
+    """The folder of from.tif and to.tif; None if they were not written."""
     keep: object | None = field(default=None, repr=False)
     """Whatever must live as long as the files do: their temporary folder."""
 
@@ -219,6 +225,30 @@ class SceneResult:
         from adadino.scene.pictures import overview
 
         write_overview(path, overview(self))
+
+    def write_class_sheet(self, path: Path) -> None:
+        """Write the picture of both dates and of what changed from what to what.
+
+        Raises:
+            InputError: One of the dates can no longer be read, or the classes were not written.
+        """
+        from adadino.reporting.sankey import draw_classes
+
+        if self.transitions is None or self.classes_path is None:
+            raise InputError(
+                "the classes were not written; predict again and name a folder for them, as in "
+                'predict_scene(..., classes="classes").'
+            )
+        before, after, change = self.small()
+        maps = []
+        for end in ("from", "to"):
+            with rasterio.Env(), open_dataset(self.classes_path / f"{end}.tif") as dataset:
+                maps.append(dataset.read(1, out_shape=change.shape, resampling=Resampling.mode))
+        classes = self.transitions.classes
+        draw_classes(
+            path, images=(before, after), maps=(maps[0], maps[1]), names=classes.names,
+            colours=classes.colours,
+        )  # fmt: skip
 
     def _rasters(self) -> Iterator[tuple[Literal["mask", "probability"], Path]]:
         yield "mask", self.mask_path

@@ -26,10 +26,11 @@ from adadino.scene.journal import Journal
 from adadino.scene.options import SceneOptions
 from adadino.scene.pace import Pace, Report, begin
 from adadino.scene.tiles import Group, read_groups, read_tile
+from adadino.semantic.rows import told
 
 Float = NDArray[np.float32]
 Rows = tuple[int, Float]
-"""The first row and the probabilities (h, width)."""
+"""The first row and the probabilities (h, width); with classes (maps, h, width)."""
 Span = tuple[slice, slice]
 """Rows and columns of a rectangle of the scene."""
 
@@ -69,7 +70,8 @@ class SceneStream:
         by_scene = self.options.selection == "batch"
         work = _work(self.plan, part, start, size=self.forward.batch, by_scene=by_scene)
         weight = blend_weight(self.options.tile, self.options.overlap)
-        blender = Blender(height, width, work.due.values(), weight, start=start)
+        maps = None if self.forward.classes is None else 1 + 2 * len(self.forward.classes.names)
+        blender = Blender(height, width, work.due.values(), weight, start=start, channels=maps)
         begin(progress, "predicting", done=work.done, total=work.total)
         size = height * width / 1e6
         pace = Pace(progress, tiles=work.total, done=work.done, megapixels=size)
@@ -120,7 +122,7 @@ class SceneStream:
                     "checkpoint, or --engine off."
                 )
             if not image.valid.all():
-                answer[tile.inside][~image.valid] = np.nan
+                answer[..., *tile.inside][..., ~image.valid] = np.nan
             answers.append(answer)
         return group, answers
 
@@ -139,7 +141,7 @@ def fill(journal: Journal, stream: SceneStream, progress: Report | None) -> None
     rows = stream.rows(scene, start=journal.done, progress=progress)
     with journal.open(), closing(rows):
         for row, block in rows:
-            journal.append(row, block)
+            journal.append(row, *told(block))
 
 
 class _Work(NamedTuple):

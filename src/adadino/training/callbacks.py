@@ -14,7 +14,7 @@ import torch
 from pytorch_lightning.plugins.io import TorchCheckpointIO
 
 from adadino import checkpoint as checkpoints
-from adadino.data.folder import PairFolder
+from adadino.data.folder import PairFolder, change_of
 from adadino.files import write_atomic
 from adadino.reporting import pictures
 from adadino.reporting.tables import csv_text
@@ -75,16 +75,18 @@ class Keeper(pl.Callback):
         if not finished(task):
             return
         row = task.history[-1]
-        better = row.get("f1", -math.inf) > task.best_f1
+        better = row.get(task.chosen_by, -math.inf) > task.best_f1
         if better:
-            task.best_f1 = row["f1"]
+            task.best_f1 = row[task.chosen_by]
         name = f"epoch-{int(row['epoch']):03d}.png"
         sharded = isinstance(trainer.strategy, ShardedBackbone)
         if sharded and not trainer.is_global_zero and self.examples:
             self.picture(task, None)  # the first rank's blocks wait for this one's shares
         if trainer.is_global_zero:
             if better:
-                extra = {"epoch": row["epoch"], "validation": {k: row[k] for k in ("f1", "iou")}}
+                shown = [k for k in ("f1", "iou", "miou", "sek", "fscd") if k in row]
+                extra = {"epoch": row["epoch"], "validation": {k: row[k] for k in shown}}
+                extra |= task.kept_facts
                 # A backbone that no file holds would be lost with the process.
                 unnamed = task.model.config.backbone.weights is None
                 checkpoints.save(task.model, self.folder / BEST, with_backbone=unnamed, extra=extra)
@@ -111,7 +113,7 @@ class Keeper(pl.Callback):
             # This hook runs outside Lightning's precision context, which the model needs.
             with task.trainer.precision_plugin.forward_context():
                 probability = model(*pair).logits.float().softmax(1)[0, 1].cpu().numpy()
-            truth = mask.numpy().astype(bool)
+            truth = change_of(mask[None])[0].numpy().astype(bool)
             grey = np.repeat((255 * probability).astype(np.uint8)[..., None], 3, axis=2)
             errors = pictures.error_map(probability >= 0.5, truth)
             images = [image.permute(1, 2, 0).numpy() for image in (before, after)]
@@ -142,6 +144,8 @@ class Reporter(pl.Callback):
         total = int(trainer.max_epochs or 0)
         left = seconds / self.epochs * (total - row["epoch"])
         scores = f"F1 {100 * row['f1']:.2f}  IoU {100 * row['iou']:.2f}  " if "f1" in row else ""
+        if "fscd" in row:
+            scores += f"F_scd {100 * row['fscd']:.2f}  SeK {100 * row['sek']:.2f}  "
         print(
             f"epoch {row['epoch']:.0f}/{total}  loss {row['loss_total']:.4f}  {scores}"
             f"{seconds / self.epochs:.1f} s/epoch  {_duration(left)} left",
@@ -158,7 +162,7 @@ def finished(task: ChangeTask) -> bool:
 def choose_examples(dataset: PairFolder, count: int) -> list[int]:
     """Indices spread over a split, those with change preferred: an empty mask shows little."""
     spread = np.unique(np.linspace(0, len(dataset) - 1, 4 * count).astype(int)).tolist()
-    changed = [index for index in spread if bool(dataset[index][2].any())]
+    changed = [index for index in spread if bool(change_of(dataset[index][2][None]).any())]
     chosen = (changed + [index for index in spread if index not in changed])[:count]
     return sorted(chosen)
 

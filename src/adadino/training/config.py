@@ -109,6 +109,8 @@ class TrainConfig:
     teacher: str | None = schema.added(None)
     """Beyond the paper: a trained model whose dense prediction and tapped features this one is
     taught to give, beside the labels."""
+    part: Literal["all", "classes"] = schema.added("all")
+    """`classes` trains the head of the classes alone: the map of change keeps every bit."""
     adapter_lr: float = schema.added(1.0)
     """Learning rate of CGLA's modules, as a multiple of lr."""
     lambda_start: float = 5
@@ -226,6 +228,11 @@ class RunConfig:
     train: TrainConfig = field(default_factory=TrainConfig)
 
     def __post_init__(self) -> None:
+        if self.train.part == "classes" and not self.model.classes.names:
+            raise ConfigError(
+                "train.part=classes trains the head of the classes, and the model has none; name "
+                "them with --classes, or leave the setting out."
+            )
         for name in ("compile", "checkpointing", "teacher", "bscs_anneal", "adapter_lr"):
             used = getattr(self.train, name) != getattr(TrainConfig, name)
             if self.model.peer is not None and used:

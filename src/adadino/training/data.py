@@ -17,6 +17,7 @@ from torch import Tensor
 from torch.utils.data import DataLoader, Sampler
 
 from adadino.build import kind_of
+from adadino.config import ClassesConfig
 from adadino.data.folder import PairFolder, Place
 from adadino.data.prepare.splits import ranked
 from adadino.errors import ConfigError, DataError, TrainingError
@@ -69,9 +70,14 @@ def _splits(config: RunConfig) -> dict[str, PairFolder]:
         roots["val"] = tuple(dict.fromkeys(data.root))
         _refuse_missing(roots["val"])
     return {
-        split: PairFolder(root, split, tile=data.tile, cache=data.cache)
+        split: PairFolder(root, split, tile=data.tile, cache=data.cache, classes=_classes(config))
         for split, root in roots.items()
     }
+
+
+def _classes(config: RunConfig) -> ClassesConfig | None:
+    """The classes to learn; None for a model that tells change alone."""
+    return config.model.classes if config.model.classes.names else None
 
 
 def _folds(config: RunConfig) -> dict[str, PairFolder]:
@@ -87,7 +93,7 @@ def _folds(config: RunConfig) -> dict[str, PairFolder]:
         for folder in (Path(root) / "train", Path(root) / "val")
         if folder.is_dir()
     ]
-    pool = PairFolder(folders, tile=data.tile, cache=data.cache)
+    pool = PairFolder(folders, tile=data.tile, cache=data.cache, classes=_classes(config))
     scenes = [re.sub(r"_\d+_\d+$", "", Path(name).name) for name in pool.names]
     order = ranked(set(scenes), 0)
     if len(order) < parts:

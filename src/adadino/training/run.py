@@ -54,7 +54,7 @@ class RunResult(NamedTuple):
     folder: Path
     epochs: int
     best_f1: float | None
-    """The highest validation F1; None without validation."""
+    """The highest validation F1, with classes F_scd; None without validation."""
     resumed: bool
     history: list[dict[str, float]]
     seconds: float
@@ -116,7 +116,8 @@ def train(
         epochs = int(task.history[-1]["epoch"])
         if first:
             unnamed = task.model.config.backbone.weights is None
-            save(task.model, folder / FINAL, with_backbone=unnamed, extra={"epoch": epochs})
+            extra = {"epoch": epochs, **task.kept_facts}
+            save(task.model, folder / FINAL, with_backbone=unnamed, extra=extra)
             _write_card(task, folder)
     resumed = resume is not None
     best = task.best_f1 if config.train.validate else None

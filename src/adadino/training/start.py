@@ -9,7 +9,7 @@ import pytorch_lightning as pl
 
 from adadino.build import build, new_model
 from adadino.checkpoint import load
-from adadino.config import Config
+from adadino.config import ClassesConfig, Config
 from adadino.errors import BackboneWarning, ConfigError
 from adadino.model.detector import Detector
 from adadino.peers import find_peer
@@ -18,6 +18,9 @@ from adadino.training.step import set_up
 
 if TYPE_CHECKING:
     from adadino.training.config import RunConfig
+
+CLASSES = "classes."
+"""How the names of the tensors of a head of classes begin."""
 
 
 def make_model(config: RunConfig, *, warn: bool = True) -> Detector:
@@ -30,8 +33,11 @@ def make_model(config: RunConfig, *, warn: bool = True) -> Detector:
         model = build(config.model)
         if warn:
             _warn_of_random_parts(model, config.model)
+    model.train()
+    if settings.part == "classes":
+        hold_all_but_classes(model)
     return set_up(
-        model.train(),
+        model,
         precision=settings.precision,
         compile=settings.compile,
         checkpointing=settings.checkpointing,
@@ -55,6 +61,10 @@ def start_from(source: str, config: Config) -> Detector:
     if config != trained.config:
         model = new_model(config)
         tensors, wanted = trained.state_dict(), model.state_dict()
+        _check_classes(source, trained.config.classes, config.classes)
+        if not trained.config.classes.names:  # a head that it has not begins as a new one
+            tensors |= {n: t for n, t in wanted.items() if n.startswith(CLASSES)}
+            model.temperature, model.domain = trained.temperature, trained.domain
         for name in tensors.keys() | wanted.keys():
             have, need = (tuple(s[name].shape) if name in s else None for s in (tensors, wanted))
             if have != need:
@@ -66,6 +76,26 @@ def start_from(source: str, config: Config) -> Detector:
         model.came_with_backbone = trained.came_with_backbone
     model.ancestors = lineage(source)
     return model
+
+
+def _check_classes(source: str, has: ClassesConfig, wanted: ClassesConfig) -> None:
+    """Refuse classes that are not those a head was trained for: its outputs have no other names."""
+    if has.names and has.names != wanted.names:
+        raise ConfigError(
+            f"{source} tells {', '.join(has.names)}, this run {', '.join(wanted.names) or 'none'}: "
+            "leave the classes out, or start from a model without any."
+        )
+
+
+def hold_all_but_classes(model: Detector) -> None:
+    """Set a model so that only its head of classes learns; the rest stays as in prediction.
+
+    BatchNorm counts what it sees even without a gradient, so the rest is in eval mode. Whatever
+    puts the whole model into training mode calls for this again.
+    """
+    for name, part in model.named_children():
+        if f"{name}." != CLASSES:
+            part.requires_grad_(False).eval()
 
 
 def _warn_of_random_parts(model: Detector, config: Config) -> None:

@@ -38,10 +38,12 @@ from torch.distributed.fsdp import fully_shard
 from torch.distributed.tensor import DTensor
 from torch.nn.parallel import DistributedDataParallel
 
+from adadino.data.folder import change_of
 from adadino.errors import ConfigError
 from adadino.losses import DiceKind, LossTerms, loss_terms, teacher_loss
 from adadino.model.adadino import AdaDINO
 from adadino.model.detector import Detector, Output
+from adadino.semantic.losses import classes_loss
 from adadino.training.config import RunConfig
 
 Step = Callable[[Tensor, Tensor, Tensor], LossTerms]
@@ -76,7 +78,11 @@ class StepLoss(nn.Module):
     def terms(self, output: Output, mask: Tensor) -> LossTerms:
         """The terms that need the labels."""
         delta = None if output.responses is None else output.responses.delta
-        return loss_terms(output.logits, output.pyramid, delta, mask, dice=self.dice)
+        change = change_of(mask)
+        terms = loss_terms(output.logits, output.pyramid, delta, change, dice=self.dice)
+        if output.classes is None:
+            return terms
+        return (*terms, classes_loss(output.classes, mask))
 
 
 def set_up(
@@ -111,7 +117,7 @@ def set_up(
         encoder = model.encoder
         parts = [*encoder.backbone.blocks, *encoder.cgla.values(), *model.neck.necks]
         parts += [model.decoder.block, *model.decoder.stages]
-        parts += [part for part in (model.refiner, model.stream) if part is not None]
+        parts += [part for part in (model.refiner, model.stream, model.classes) if part is not None]
         for part in parts:
             part.compile(dynamic=False)
     return model

@@ -21,15 +21,19 @@ from torch import Tensor
 
 from adadino.checkpoint import load, trained_tensors
 from adadino.data.augment import Augment
+from adadino.data.folder import change_of
 from adadino.errors import ConfigError, EmptyWarning, TrainingError
 from adadino.losses import LossParts, weigh
 from adadino.metrics import Confusion, confusion_counts
 from adadino.model.adadino import AdaDINO
 from adadino.model.detector import Detector
+from adadino.semantic.choice import from_to
+from adadino.semantic.scores import Matrix, SemanticScores, semantic_counts
 from adadino.training.config import RunConfig
 from adadino.training.data import Batch
 from adadino.training.folder import checkpoint_of
 from adadino.training.schedule import executed_chunks, lambda_cgla, learning_rate
+from adadino.training.start import hold_all_but_classes
 from adadino.training.step import (
     ShardedBackbone,
     Step,
@@ -53,14 +57,30 @@ class ChangeTask(pl.LightningModule):
         self.schedule: dict[str, float] = {}
         """Where the schedules stood at the last step."""
         self.counts = torch.zeros(4, dtype=torch.int64)
+        self.class_counts: Tensor | None = None
+        """Of both dates' classes, as `semantic_counts` gives them; None for a model without."""
         self.validated: tuple[int, Tensor] | None = None
         """This rank's batches of the validation so far, and an image of the last."""
         self.history: list[dict[str, float]] = []
         """One row for each finished epoch; travels in the checkpoint."""
         self.best_f1 = -1.0
+        """The best validation F1; of a model with classes, F_scd (`chosen_by`)."""
         self.seconds = 0.0
         """Seconds that this run had been training at its last checkpoint."""
         self.began = time.monotonic()
+
+    @property
+    def chosen_by(self) -> str:
+        """The validation score that chooses the best epoch, as the field chooses it."""
+        return "fscd" if self.model.config.classes.names else "f1"
+
+    @property
+    def kept_facts(self) -> dict[str, Any]:
+        """What a checkpoint says of the model that it started from, where that still holds."""
+        domain = self.model.domain
+        if self.config.train.part != "classes" or domain is None:
+            return {}
+        return {"domain": domain.as_card()}
 
     def on_train_start(self) -> None:
         """Start the clock, or go on from where the checkpoint stopped it."""
@@ -154,6 +174,8 @@ class ChangeTask(pl.LightningModule):
     def on_train_epoch_start(self) -> None:
         """Start the epoch's means."""
         self.losses = []
+        if self.config.train.part == "classes":
+            hold_all_but_classes(self.model)
 
     def validation_step(self, batch: Batch, index: int) -> None:
         """Count one batch."""
@@ -162,13 +184,19 @@ class ChangeTask(pl.LightningModule):
         with torch.compiler.set_stance("force_eager"):
             output = self.model(to_float(before), to_float(after))
         predicted = output.logits.float().softmax(1)[:, 1] >= 0.5  # as `adadino evaluate` does
-        self.counts += confusion_counts(predicted, mask)
+        self.counts += confusion_counts(predicted, change_of(mask))
+        if output.classes is not None:
+            names = self.model.config.classes.names
+            chosen = from_to(output.classes.float().softmax(2))
+            counts = semantic_counts(predicted, chosen, mask, len(names))
+            self.class_counts = counts if self.class_counts is None else self.class_counts + counts
         self.validated = index + 1, before[:1]
 
     def on_validation_epoch_start(self) -> None:
         """Refuse an epoch whose loss went wrong; start an empty matrix."""
         self.check_finite()
         self.counts = torch.zeros(4, dtype=torch.int64, device=self.device)
+        self.class_counts = None
         self.validated = None
 
     def on_validation_epoch_end(self) -> None:
@@ -188,6 +216,9 @@ class ChangeTask(pl.LightningModule):
                 stacklevel=1,  # the caller is Lightning, whose warnings are not shown
             )
         scores = confusion.as_dict()
+        if self.class_counts is not None:
+            counts = strategy.reduce(self.class_counts, reduce_op="sum")
+            scores |= SemanticScores.of(Matrix.from_counts(counts)).as_dict()
         self.add_row(scores)
         self.log("val_f1", confusion.f1, prog_bar=True)
         self.log_dict({f"val/{k}": float(v) for k, v in scores.items()})

@@ -9,6 +9,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from adadino.config import ClassesConfig
+from adadino.data.classes import SECOND
+from adadino.data.folder import CLASS_ROLES
 from adadino.errors import ConfigError
 
 
@@ -41,6 +44,12 @@ class Benchmark:
     """What to call a scene whose three files have different names."""
     resolution: tuple[float, float] | None = None
     """Its finest and coarsest pixels, in metres on the ground."""
+    labels: tuple[str, ...] = ("label",)
+    """The folders of its labels."""
+    classes: ClassesConfig | None = None
+    """The classes of both dates, if it has them and they are always the same."""
+    codes: bool = False
+    """Whether its labels are from-to codes, which a `classes.json` explains."""
 
 
 def _standard(train: int, val: int, test: int) -> Mapping[str, Variant]:
@@ -76,6 +85,16 @@ BENCHMARKS: Mapping[str, Benchmark] = {
     "sysu-cd": Benchmark(_standard(12000, 4000, 4000), resolution=(0.5, 0.5)),
     # 360 / 120 / 120 scenes of 512 x 512.
     "clcd": Benchmark(_standard(1440, 480, 480), resolution=(0.5, 2.0)),
+    # 2968 / 1694 scenes of 512 x 512, and no validation split: 148 scenes are held out.
+    "second": Benchmark(
+        {
+            "holdout": Variant({"train": 11280, "val": 592, "test": 6776}, hold_out=True),
+            "whole": Variant({"train": 11872, "test": 6776}),
+        },
+        labels=CLASS_ROLES,
+        classes=SECOND,
+    ),
+    "from-to": Benchmark(shares=(7, 1), codes=True),
     "folder": Benchmark(shares=(7, 1)),
 }
 

@@ -12,13 +12,16 @@ import os
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
-from typing import NamedTuple
+from typing import IO, NamedTuple
 
+import numpy as np
 from PIL import Image
 
-from adadino.data.folder import tile_name
-from adadino.data.images import open_mask, open_rgb, open_size, readable
+from adadino.data.classes import Codes, as_image, open_classes
+from adadino.data.folder import CLASS_ROLES, tile_name
+from adadino.data.images import open_mask, open_rgb, open_size, open_values, readable
 from adadino.data.prepare.archives import Member
 from adadino.data.prepare.layouts import SceneFiles
 from adadino.errors import DataError
@@ -99,19 +102,29 @@ def size_notes(plans: Sequence[SceneTiles], tile: int, *, padded: bool) -> list[
     return [f"{what} (scenes: {len(ragged)}, of which {width} x {height}: {count})"]
 
 
-def cut(plans: Sequence[SceneTiles], dest: Path, tile: int, progress: Progress | None) -> None:
+def cut(
+    plans: Sequence[SceneTiles],
+    dest: Path,
+    tile: int,
+    progress: Progress | None,
+    *,
+    codes: Codes | None = None,
+) -> None:
     """Write every planned tile as `dest/{split}/{A,B,label}/{name}.png`; skip those that exist.
+
+    With codes, `label1` and `label2` come beside them: the classes of both dates.
 
     Args:
         plans: The scenes and their tiles, each with its split.
         dest: The folder to write into.
         tile: The side of a tile.
         progress: Called with the files done, the total and the name of the last tile.
+        codes: The classes of the source; None if its labels are change alone.
 
     Raises:
         DataError: If an image cannot be read, or the sizes of a scene's images differ.
     """
-    total = 3 * sum(len(plan.tiles) for plan in plans)
+    total = (3 if codes is None else 5) * sum(len(plan.tiles) for plan in plans)
     workers = os.cpu_count() or 1
     waiting: deque[tuple[Path, Future[bytes]]] = deque()
     done = 0
@@ -126,11 +139,11 @@ def cut(plans: Sequence[SceneTiles], dest: Path, tile: int, progress: Progress |
 
     with ThreadPoolExecutor(workers) as pool:
         for plan in plans:
-            for role, member in plan.scene.by_role().items():
+            for role, members in plan.scene.by_role(classes=codes is not None).items():
                 paths = _paths(plan, dest, role)
                 missing = {path: t for path, t in paths.items() if not path.exists()}
                 done += len(paths) - len(missing)
-                for path, square in _squares(plan, role, member, missing, tile):
+                for path, square in _squares(plan, role, members, missing, tile, codes):
                     waiting.append((path, pool.submit(_encode, square)))
                     # Bounded, or a scene's tiles would all wait in memory beside it.
                     if len(waiting) > 4 * workers:
@@ -139,9 +152,10 @@ def cut(plans: Sequence[SceneTiles], dest: Path, tile: int, progress: Progress |
             write_first()
 
 
-def tile_paths(plan: SceneTiles, dest: Path) -> list[Path]:
+def tile_paths(plan: SceneTiles, dest: Path, *, classes: bool = False) -> list[Path]:
     """All files that a scene's tiles are written to."""
-    return [path for role in plan.scene.by_role() for path in _paths(plan, dest, role)]
+    roles = plan.scene.by_role(classes=classes)
+    return [path for role in roles for path in _paths(plan, dest, role)]
 
 
 def _paths(plan: SceneTiles, dest: Path, role: str) -> dict[Path, Tile]:
@@ -149,11 +163,56 @@ def _paths(plan: SceneTiles, dest: Path, role: str) -> dict[Path, Tile]:
 
 
 def _squares(
-    plan: SceneTiles, role: str, member: Member, wanted: dict[Path, Tile], tile: int
+    plan: SceneTiles,
+    role: str,
+    members: tuple[Member, ...],
+    wanted: dict[Path, Tile],
+    tile: int,
+    codes: Codes | None,
 ) -> Iterator[tuple[Path, Image.Image]]:
     if not wanted:
         return
-    decode = open_mask if role == "label" else open_rgb
+    if codes is not None and role in ("label", *CLASS_ROLES):
+        image = _of_classes(plan, role, members, codes)
+    else:
+        image = _decoded(plan, members[0], open_mask if role == "label" else open_rgb)
+    for path, one in wanted.items():
+        left, top = one.column * tile, one.row * tile
+        # Beyond the image's edge, crop() gives zeros: black, unchanged.
+        yield path, image.crop((left, top, left + tile, top + tile))
+
+
+def _of_classes(
+    plan: SceneTiles, role: str, members: tuple[Member, ...], codes: Codes
+) -> Image.Image:
+    """The change, or the classes of one date, of a scene's labels."""
+    if len(members) == 1:
+        values = np.asarray(_decoded(plan, members[0], _open_codes))
+        before, after = codes.split(values, members[0].origin)
+    else:
+        before, after = (
+            np.asarray(_decoded(plan, member, partial(_open_classes, codes=codes)))
+            for member in members
+        )
+    if role == "label":
+        return Image.fromarray(((before > 0) | (after > 0)).astype(np.uint8) * 255)
+    return as_image(before if role == CLASS_ROLES[0] else after, codes.classes)
+
+
+def _open_classes(file: IO[bytes], name: str, *, codes: Codes) -> Image.Image:
+    return Image.fromarray(open_classes(file, name, codes.classes))
+
+
+def _open_codes(file: IO[bytes], name: str) -> Image.Image:
+    values = open_values(file, name)
+    if values.ndim == 3:
+        raise DataError(f"{name} is coloured; write from-to codes as numbers in a grey image.")
+    return Image.fromarray(values)
+
+
+def _decoded(
+    plan: SceneTiles, member: Member, decode: Callable[[IO[bytes], str], Image.Image]
+) -> Image.Image:
     with readable(member.origin), member.open() as file:
         image = decode(file, member.origin)
     if (image.height, image.width) != (plan.height, plan.width):
@@ -162,10 +221,7 @@ def _squares(
             f"is {plan.width} x {plan.height}. The images of a scene show one place: resample or "
             "replace one of them."
         )
-    for path, one in wanted.items():
-        left, top = one.column * tile, one.row * tile
-        # Beyond the image's edge, crop() gives zeros: black, unchanged.
-        yield path, image.crop((left, top, left + tile, top + tile))
+    return image
 
 
 def _encode(image: Image.Image) -> bytes:

@@ -15,6 +15,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import PurePosixPath
 from typing import NamedTuple
 
+from adadino.data.folder import CLASS_ROLES
 from adadino.data.images import is_image, readable
 from adadino.data.prepare.archives import Member
 from adadino.errors import DataError
@@ -23,11 +24,13 @@ ROLES = {
     **dict.fromkeys(("a", "time1", "t1", "im1", "before"), "A"),
     **dict.fromkeys(("b", "time2", "t2", "im2", "after"), "B"),
     **dict.fromkeys(("label", "gt", "mask", "change", "change_label", "change label"), "label"),
+    "label1": "label1",
+    "label2": "label2",
 }
 SPLIT_NAMES = {
-    **dict.fromkeys(("train", "training"), "train"),
+    **dict.fromkeys(("train", "training", "second_train_set"), "train"),
     **dict.fromkeys(("val", "valid", "validation"), "val"),
-    **dict.fromkeys(("test", "testing"), "test"),
+    **dict.fromkeys(("test", "testing", "second_total_test"), "test"),
 }
 
 # WHU-CD as its authors ship it: 2012/whole_image/train/image/2012_train.tif beside building masks
@@ -47,14 +50,27 @@ class SceneFiles(NamedTuple):
     before: Member
     after: Member
     label: Member
+    """The change; of a source of classes, from-to codes, or the classes of the first date."""
+    label2: Member | None = None
+    """The classes of the second date, if they have an image of their own."""
 
-    def by_role(self) -> dict[str, Member]:
-        """Return the three members under the names of the folders they are written to."""
-        return {"A": self.before, "B": self.after, "label": self.label}
+    def by_role(self, *, classes: bool = False) -> dict[str, tuple[Member, ...]]:
+        """The members that each folder is written from, by its name.
+
+        Args:
+            classes: Whether the classes of both dates are written as well.
+        """
+        labels = (self.label,) if self.label2 is None else (self.label, self.label2)
+        roles = ("label", *CLASS_ROLES) if classes else ("label",)
+        return {"A": (self.before,), "B": (self.after,), **dict.fromkeys(roles, labels)}
 
 
 def find_scenes(
-    members: Sequence[Member], source: str, *, single_name: str | None = None
+    members: Sequence[Member],
+    source: str,
+    *,
+    single_name: str | None = None,
+    labels: Sequence[str] = ("label",),
 ) -> tuple[list[SceneFiles], list[str]]:
     """Find the scenes among the members of a source.
 
@@ -63,6 +79,7 @@ def find_scenes(
         source: What errors call it.
         single_name: Name of a scene whose before, after and label folders hold one file each:
             these files are paired whatever they are called. None pairs by equal stems only.
+        labels: The folders of the labels: `label`, or `label1` and `label2`.
 
     Returns:
         The scenes, sorted by split and name, and notes for the manifest.
@@ -75,14 +92,19 @@ def find_scenes(
         if is_image(member.path.name):
             _add(groups, member)
     if not groups:
+        names = (
+            "im1, im2, label1, label2"
+            if len(labels) > 1
+            else "A, B, label (or time1, time2, label; T1, T2, GT; im1, im2, label; before, after, "
+            "mask)"
+        )
         raise DataError(
-            f"{source} holds no pair folders. Expected A, B, label (or time1, time2, label; T1, "
-            "T2, GT; im1, im2, label; before, after, mask) at any depth, in folders or zips."
+            f"{source} holds no pair folders. Expected {names} at any depth, in folders or zips."
         )
     scenes: list[SceneFiles] = []
     notes: list[str] = []
     for base, group in sorted(groups.items()):
-        found = _pair(base, group, source, single_name)
+        found = _pair(base, group, source, single_name, labels)
         lists = _lists(base, members)
         if lists:
             found, note = _apply_lists(found, lists)
@@ -149,24 +171,28 @@ def _add(groups: dict[PurePosixPath, _Group], member: Member) -> None:
 
 
 def _pair(
-    base: PurePosixPath, group: _Group, source: str, single_name: str | None
+    base: PurePosixPath,
+    group: _Group,
+    source: str,
+    single_name: str | None,
+    labels: Sequence[str],
 ) -> list[SceneFiles]:
     split = next(
         (SPLIT_NAMES[p.lower()] for p in reversed(base.parts) if p.lower() in SPLIT_NAMES), None
     )
-    before, after, label = (group.get(role, {}) for role in ("A", "B", "label"))
-    if single_name and len(before) == len(after) == len(label) == 1:
-        files = (next(iter(role.values())) for role in (before, after, label))
-        return [SceneFiles(single_name, split, *files)]
-    for name in sorted(before.keys() | after.keys() | label.keys()):
-        for role, files_of_role in (("A", before), ("B", after), ("label", label)):
-            if name not in files_of_role:
-                present = (before.get(name) or after.get(name) or label[name]).origin
+    roles = {role: group.get(role, {}) for role in ("A", "B", *labels)}
+    if single_name and all(len(files) == 1 for files in roles.values()):
+        return [SceneFiles(single_name, split, *(next(iter(f.values())) for f in roles.values()))]
+    names = sorted(set().union(*roles.values()))
+    for name in names:
+        for role, files in roles.items():
+            if name not in files:
+                present = next(each[name] for each in roles.values() if name in each).origin
                 raise DataError(
                     f"{present} has no partner: {source} holds no {role} image called {name} "
                     f"under {base}. Add it, or remove the files that it belongs to."
                 )
-    return [SceneFiles(n, split, before[n], after[n], label[n]) for n in sorted(before)]
+    return [SceneFiles(n, split, *(files[n] for files in roles.values())) for n in names]
 
 
 def _lists(base: PurePosixPath, members: Iterable[Member]) -> dict[str, list[str]]:

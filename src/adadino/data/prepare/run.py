@@ -9,6 +9,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import warnings
 from collections import Counter
@@ -17,6 +18,7 @@ from dataclasses import asdict
 from pathlib import Path
 
 from adadino import __version__
+from adadino.data.classes import Codes, read_table, table_text
 from adadino.data.folder import find_pairs, warn_of_leakage
 from adadino.data.prepare.archives import Source
 from adadino.data.prepare.benchmarks import Benchmark, lookup
@@ -31,9 +33,18 @@ from adadino.data.prepare.cutting import (
 from adadino.data.prepare.layouts import find_scenes, refuse_empty_splits, select_whu
 from adadino.data.prepare.manifest import Manifest, Settings, summarise
 from adadino.data.prepare.splits import draw_missing_splits
-from adadino.data.staging import MANIFEST, SPLITS, STAGING, publish, remove, settings_left, stage
+from adadino.data.staging import (
+    MANIFEST,
+    SPLITS,
+    STAGING,
+    TABLE,
+    publish,
+    remove,
+    settings_left,
+    stage,
+)
 from adadino.errors import AdaDINOWarning, ConfigError, DataError
-from adadino.files import sole_writer
+from adadino.files import sole_writer, write_atomic
 
 
 def prepare(
@@ -46,6 +57,7 @@ def prepare(
     seed: int = 0,
     overwrite: bool = False,
     strict: bool = True,
+    classes: Path | str | None = None,
     progress: Progress | None = None,
 ) -> Manifest:
     """Cut a benchmark into tiles, split it, check its counts, and describe it.
@@ -54,7 +66,8 @@ def prepare(
     where the source has changed since. A finished set is only compared with its manifest.
 
     Args:
-        name: `levir-cd`, `levir-cd-plus`, `whu-cd`, `sysu-cd`, `clcd`, or `folder` for any tree.
+        name: `levir-cd`, `levir-cd-plus`, `whu-cd`, `sysu-cd`, `clcd`, or `folder` for any tree;
+            `second`, or `from-to` for any tree whose labels are from-to codes.
         source: The downloaded folder or zip; zips in a folder or in a zip are read as well.
         dest: Where the prepared set goes.
         tile: The side of a tile.
@@ -62,6 +75,7 @@ def prepare(
         seed: Decides splits that the dataset does not come with.
         overwrite: Whether to replace a finished or half-finished set in `dest`.
         strict: Whether counts that differ from the expected ones are an error, or only a note.
+        classes: For `from-to`: the `classes.json` that explains the codes.
         progress: Called with the files done, the total and the name of the last tile.
 
     Raises:
@@ -72,10 +86,11 @@ def prepare(
     benchmark, variant = lookup(name, variant)
     if tile < 1:
         raise ConfigError(f"tile = {tile} is not a size. Use a positive number, such as 256.")
+    codes = _codes(name, benchmark, classes)
     source, dest = Path(source), Path(dest)
     _check_places(source, dest)
     with Source(source, scratch=dest) as opened:
-        settings = Settings(name, variant, tile, seed, opened.digest())
+        settings = Settings(name, variant, tile, seed, _digest(opened, codes))
         found = None if overwrite else _finished(dest, settings)
         if found is None or _is_remnant(dest, settings):
             plans, notes = _plan(opened, benchmark, settings)
@@ -88,7 +103,9 @@ def prepare(
                     staging = stage(dest, _as_text(settings), anew=anew)
                     # A manifest in there: the last run was stopped while it moved the splits.
                     if not (staging / MANIFEST).exists():
-                        cut(plans, staging, tile, progress)
+                        cut(plans, staging, tile, progress, codes=codes)
+                        if codes is not None:
+                            write_atomic(staging / TABLE, table_text(codes.classes))
                         _manifest(plans, notes, staging, benchmark, settings, source).save(staging)
                     return _publish(staging, dest)
                 if _is_remnant(dest, settings):
@@ -96,6 +113,27 @@ def prepare(
         _check_whole(opened, dest, benchmark, settings)
     _check_counts(found.counts, benchmark, settings, strict=strict)
     return found
+
+
+def _codes(name: str, benchmark: Benchmark, path: Path | str | None) -> Codes | None:
+    """The classes of a benchmark, or those that a file explains."""
+    if not benchmark.codes:
+        if path is not None:
+            raise ConfigError(f"--classes is for from-to, not for {name}; leave it out.")
+        return None if benchmark.classes is None else Codes(benchmark.classes)
+    if path is None:
+        raise ConfigError(
+            'from-to needs --classes FILE, which names the classes: {"names": ["forest", '
+            '"building"], "codes": {"12": ["forest", "building"]}}.'
+        )
+    return read_table(path)
+
+
+def _digest(source: Source, codes: Codes | None) -> str:
+    """The digest of a source's files; a file that explains codes is one of them."""
+    if codes is None or not codes.pairs:
+        return source.digest()
+    return hashlib.sha256(f"{source.digest()}{codes!r}".encode()).hexdigest()[:16]
 
 
 def _publish(staging: Path, dest: Path) -> Manifest:
@@ -144,7 +182,8 @@ def _check_whole(source: Source, dest: Path, benchmark: Benchmark, settings: Set
         Manifest.verify(dest)
     except DataError as error:
         plans, _ = _plan(source, benchmark, settings)
-        missing = [path for plan in plans for path in tile_paths(plan, dest) if not path.exists()]
+        semantic = benchmark.codes or benchmark.classes is not None
+        missing = [path for plan in plans for path in tile_paths(plan, dest, classes=semantic) if not path.exists()]
         if not missing:
             raise
         raise DataError(
@@ -187,7 +226,9 @@ def _plan(
 ) -> tuple[list[SceneTiles], list[str]]:
     refuse_empty_splits(source.folders, source.members, str(source.path))
     members = select_whu(source.members) if settings.name == "whu-cd" else source.members
-    scenes, notes = find_scenes(members, str(source.path), single_name=benchmark.single_name)
+    scenes, notes = find_scenes(
+        members, str(source.path), single_name=benchmark.single_name, labels=benchmark.labels
+    )
     padded = benchmark.variants[settings.variant].padded
     plans = plan_tiles(scenes, settings.tile, padded=padded)
     notes += size_notes(plans, settings.tile, padded=padded)

@@ -141,7 +141,15 @@ def _earth(land: Land, ground: Ground, view: View) -> Image.Image:
 def paint_mask(
     land: Land, ground: Ground, shape: tuple[int, int], *, gsd: float, lean: Point
 ) -> NDArray[np.bool_]:
-    """What differs between the dates, (H, W), in the same order as `Painter.paint`."""
+    """What differs between the dates, (H, W)."""
+    dots = paint_changes(land, ground, shape, gsd=gsd, lean=lean)
+    return np.asarray(dots.reduce(FINE)) > 0  # one dot of 255 is enough
+
+
+def paint_changes(
+    land: Land, ground: Ground, shape: tuple[int, int], *, gsd: float, lean: Point
+) -> Image.Image:
+    """The dots that differ between the dates as 255, in the same order as `Painter.paint`."""
     canvas = Canvas(Image.new("L", (shape[1] * FINE, shape[0] * FINE)), gsd)
     for wood in land.woods:
         canvas.polygon(wood.outline.tolist(), _changed(wood.when))
@@ -157,7 +165,7 @@ def paint_mask(
                 canvas.disc(*lobe, _changed(land.tree_when(tree)))
     for building, box in land.by_height():
         canvas.body(box, lean, _changed(building.when))
-    return np.asarray(canvas.image.reduce(FINE)) > 0  # one dot of 255 is enough
+    return canvas.image
 
 
 def _changed(when: int) -> int:

@@ -17,10 +17,11 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from adadino.data.synthetic.land import AFTER, BEFORE, CHANGES, Land, change
+from adadino.data.synthetic.cover import Covers, paint_covers
+from adadino.data.synthetic.land import AFTER, BEFORE, CHANGES, Land, Point, change
 from adadino.data.synthetic.layout import Layout, Wishes
 from adadino.data.synthetic.plan import DRAWN, PLANS
-from adadino.data.synthetic.render import lay_ground, paint_mask, render
+from adadino.data.synthetic.render import Ground, lay_ground, paint_mask, render
 from adadino.data.synthetic.view import SEASONS, draw_views, expose
 from adadino.errors import ConfigError, InputError
 
@@ -34,6 +35,14 @@ class ImagePair(NamedTuple):
     """(H, W, 3)"""
     mask: NDArray[np.bool_]
     """(H, W), true where the place changed."""
+
+
+class ClassPair(NamedTuple):
+    """One place at two dates, and what stood where."""
+
+    pair: ImagePair
+    classes: Covers
+    """The classes of both dates, from 1 in the order of `cover.CLASSES`."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -102,7 +111,39 @@ def make_pair(
         size: The side of a square, or (height, width), in pixels.
         world: The settings; the defaults if left out.
     """
-    world = world or World()
+    place = _draw_place(seed, size, world or World())
+    return _picture(place)
+
+
+def make_classes(
+    seed: int, size: int | tuple[int, int] = 256, world: World | None = None
+) -> ClassPair:
+    """`make_pair`, and the classes of both dates.
+
+    Args:
+        seed: As for `make_pair`, which gives the same pixels.
+        size: As for `make_pair`.
+        world: As for `make_pair`.
+    """
+    place = _draw_place(seed, size, world or World())
+    where = {"gsd": place.world.gsd, "lean": place.lean}
+    return ClassPair(
+        _picture(place), paint_covers(place.land, place.ground, place.shape, **where)
+    )
+
+
+class _Place(NamedTuple):
+    """A place and how it will be seen."""
+
+    world: World
+    shape: tuple[int, int]
+    land: Land
+    ground: Ground
+    lean: Point
+    nuisance: np.random.Generator
+
+
+def _draw_place(seed: int, size: int | tuple[int, int], world: World) -> _Place:
     shape = (size, size) if isinstance(size, int) else size
     if min(shape) < 1:
         raise InputError(f"size is {size}; give a height and width of at least 1 pixel.")
@@ -130,7 +171,13 @@ def make_pair(
     gsd = world.gsd
     # Up to 8 degrees off nadir: roofs move aside and walls show.
     lean = texture.uniform(-0.1, 0.1), texture.uniform(-0.1, 0.1)
-    ground = lay_ground(texture, land, shape, gsd)
+    return _Place(world, shape, land, lay_ground(texture, land, shape, gsd), lean, nuisance)
+
+
+def _picture(place: _Place) -> ImagePair:
+    """Both dates and the mask of a place; its generator can draw them once."""
+    world, shape, land, ground, lean, nuisance = place
+    gsd = world.gsd
     views = draw_views(nuisance, world.nuisance, len(land.cars), world.season)
     before, after = (
         expose(

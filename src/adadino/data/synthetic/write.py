@@ -15,8 +15,19 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
-from adadino.data.staging import MANIFEST, SPLITS, STAGING, publish, remove, settings_left, stage
-from adadino.data.synthetic.world import World, make_pair
+from adadino.data.classes import as_image, table_text
+from adadino.data.staging import (
+    MANIFEST,
+    SPLITS,
+    STAGING,
+    TABLE,
+    publish,
+    remove,
+    settings_left,
+    stage,
+)
+from adadino.data.synthetic.cover import CLASSES
+from adadino.data.synthetic.world import World, make_classes, make_pair
 from adadino.errors import AdaDINOError, DataError, InputError, WriteError
 from adadino.files import WAY_OUT, atomic, sole_writer, work_folder, write_atomic
 
@@ -33,6 +44,7 @@ def write_pair(
     *,
     name: str | None = None,
     geotiff: bool = False,
+    classes: bool = False,
 ) -> tuple[Path, Path, Path]:
     """Write a pair as A/NAME.png, B/NAME.png and label/NAME.png, the mask as 0 and 255.
 
@@ -43,11 +55,18 @@ def write_pair(
         world: As for `make_pair`.
         name: The file name without suffix; the seed in eight digits if left out.
         geotiff: Write .tif files with a CRS instead, in the place of `write_geotiff_pair`.
+        classes: Write the classes of both dates to label1/NAME.png and label2/NAME.png as well.
     """
-    pair = make_pair(seed, size, world)
+    if classes:
+        pair, covers = make_classes(seed, size, world)
+    else:
+        pair, covers = make_pair(seed, size, world), None
     file = (f"{seed:08d}" if name is None else name) + (".tif" if geotiff else ".png")
     before, after, label = (Path(directory) / sub / file for sub in ("A", "B", "label"))
     arrays = pair.before, pair.after, pair.mask.astype(np.uint8) * 255
+    for role, values in zip(("label1", "label2"), covers or (), strict=False):
+        with atomic((Path(directory) / role / file).with_suffix(".png")) as part:
+            as_image(values, CLASSES).save(part)
     for path, array in zip((before, after, label), arrays, strict=True):
         if geotiff:
             write_geotiff(path, array, (world or World()).gsd, CRS, ORIGIN)
@@ -65,6 +84,7 @@ def write_dataset(
     size: int | tuple[int, int] = 256,
     world: World | None = None,
     geotiff: bool = False,
+    classes: bool = False,
     resume: bool = False,
     progress: Callable[[int, int], None] | None = None,
 ) -> list[Path]:
@@ -81,6 +101,7 @@ def write_dataset(
         size: As for `make_pair`.
         world: As for `make_pair`.
         geotiff: As for `write_pair`.
+        classes: As for `write_pair`; a `classes.json` beside the splits names them.
         resume: Keep the pairs that are there; the caller must know that the settings are the same.
         progress: Called with (pairs done, pairs in all) after every pair.
 
@@ -93,12 +114,14 @@ def write_dataset(
     check_splits(splits)
     labels: list[Path] = []
     total = sum(splits.values())
+    if classes:
+        write_atomic(Path(directory) / TABLE, table_text(CLASSES))
     for split, count in splits.items():
         folder = Path(directory) / split
         for pair_seed in split_seeds(seed, split, count):
             label = folder / "label" / f"{pair_seed:08d}{'.tif' if geotiff else '.png'}"
             if not (resume and label.exists()):  # the label is written last
-                write_pair(folder, pair_seed, size, world, geotiff=geotiff)
+                write_pair(folder, pair_seed, size, world, geotiff=geotiff, classes=classes)
             labels.append(label)
             if progress is not None:
                 progress(len(labels), total)
@@ -202,6 +225,7 @@ def synthesize(
     size: int = 256,
     world: World | None = None,
     geotiff: bool = False,
+    classes: bool = False,
     overwrite: bool = False,
     progress: Callable[[int, int], None] | None = None,
 ) -> bool:
@@ -217,6 +241,7 @@ def synthesize(
         size: As for `make_pair`.
         world: As for `make_pair`.
         geotiff: As for `write_dataset`.
+        classes: As for `write_dataset`.
         overwrite: Whether to remove the splits and the manifest that are there first.
         progress: As for `write_dataset`.
 
@@ -233,6 +258,8 @@ def synthesize(
     dest, world = Path(dest), world or World()
     splits = {split: count for split, count in splits.items() if count}
     made_of = {"splits": splits, "seed": seed, "size": size, "geotiff": geotiff}
+    if classes:  # left out without: sets of 0.1.0 do not name it
+        made_of["classes"] = True
     settings = json.dumps({"world": asdict(world), **made_of}, indent=2) + "\n"
     if not overwrite and _is_there(dest, settings, splits):
         return False
@@ -246,8 +273,8 @@ def synthesize(
             _clear(dest)
         staging = stage(dest, settings)
         write_dataset(
-            staging, splits, seed=seed, size=size, world=world, geotiff=geotiff, resume=True,
-            progress=progress,
+            staging, splits, seed=seed, size=size, world=world, geotiff=geotiff, classes=classes,
+            resume=True, progress=progress,
         )  # fmt: skip
         write_atomic(staging / MANIFEST, settings)
         publish(staging, dest, splits)
@@ -261,8 +288,9 @@ def _is_there(dest: Path, settings: str, splits: Mapping[str, int]) -> bool:
             return False
     except (OSError, ValueError):
         return False
+    roles = ("A", "B", "label", "label1", "label2") if (dest / TABLE).exists() else ("A", "B", "label")
     for split, count in splits.items():
-        for folder in (dest / split / role for role in ("A", "B", "label")):
+        for folder in (dest / split / role for role in roles):
             found = sum(1 for _ in folder.glob("[!.]*"))
             if found != count:
                 raise DataError(
@@ -283,14 +311,14 @@ def _check_place(dest: Path, *, overwrite: bool) -> None:
             f"cannot look into {dest}: {error.strerror}. Choose a folder, or a name that is free."
         ) from error
     # Beside a folder of ours there may be splits: it was stopped while it moved them.
-    if not overwrite and found - ours - (set(SPLITS) if STAGING in found else set()):
+    if not overwrite and found - ours - ({*SPLITS, TABLE} if STAGING in found else set()):
         raise DataError(f"{dest} is not empty; choose another folder, or --overwrite.")
 
 
 def _clear(dest: Path) -> None:
     """Remove an older set, the manifest first: without it none is taken for finished."""
     try:
-        for name in (MANIFEST, *SPLITS, STAGING):
+        for name in (MANIFEST, TABLE, *SPLITS, STAGING):
             remove(dest / name)
     except OSError as error:
         raise WriteError(f"cannot clear {dest}: {error.strerror}. {WAY_OUT}") from error

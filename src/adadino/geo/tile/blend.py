@@ -53,7 +53,14 @@ class Blender:
     """
 
     def __init__(
-        self, height: int, width: int, tiles: Iterable[Tile], weight: Float, *, start: int = 0
+        self,
+        height: int,
+        width: int,
+        tiles: Iterable[Tile],
+        weight: Float,
+        *,
+        start: int = 0,
+        channels: int | None = None,
     ) -> None:
         """Expect these tiles.
 
@@ -64,6 +71,8 @@ class Blender:
             weight: The weight of a tile's pixels (tile, tile), from `blend_weight`.
             start: The first row wanted; a resumed run has those above. Tiles that end above
                 it may be left out of `tiles`.
+            channels: Maps that are blended alike: tiles and blocks are (channels, h, w), not (h,
+                w).
         """
         self._height = height
         self._due = deque(sorted(tiles, key=lambda tile: tile.index))
@@ -72,7 +81,9 @@ class Blender:
         self._weight = weight
         self._top = start  # the scene row of the first row held
         rows = min(len(weight), height)
-        self._sum = np.zeros((rows, width), np.float32)
+        above = () if channels is None else (channels,)
+        self._shape = (*above, *weight.shape)
+        self._sum = np.zeros((*above, rows, width), np.float32)
         self._weights = np.zeros((rows, width), np.float32)
 
     def add(self, tile: Tile, probability: Float | None) -> None:
@@ -86,8 +97,8 @@ class Blender:
         """
         if tile.index not in self._expected:
             raise ValueError(f"tile {tile.index} was added before or is not among the tiles")
-        if probability is not None and probability.shape != self._weight.shape:
-            raise ValueError(f"a tile is {self._weight.shape}, not {probability.shape}")
+        if probability is not None and probability.shape != self._shape:
+            raise ValueError(f"a tile is {self._shape}, not {probability.shape}")
         self._expected.remove(tile.index)
         # A copy: the caller may reuse its batch before this tile's turn comes.
         copied = None if probability is None else np.array(probability, np.float32)
@@ -101,7 +112,7 @@ class Blender:
         while True:
             complete = self._due[0].row if self._due else self._height
             while self._top < complete:
-                yield self._release(min(complete - self._top, len(self._sum)))
+                yield self._release(min(complete - self._top, len(self._weights)))
             if not self._due or self._due[0].index not in self._arrived:
                 return
             tile = self._due.popleft()
@@ -117,18 +128,19 @@ class Blender:
         inside = slice(inside[0].start + skipped, inside[0].stop), inside[1]
         held = slice(max(rows.start - self._top, 0), max(rows.stop - self._top, 0)), cols
         weight = self._weight[inside]
-        self._sum[held] += weight * probability[inside]
+        self._sum[..., *held] += weight * probability[..., *inside]
         self._weights[held] += weight
 
     def _release(self, rows: int) -> tuple[int, Float]:
-        block = np.full((rows, self._sum.shape[1]), np.nan, np.float32)
+        ready = self._sum[..., :rows, :]
+        block = np.full(ready.shape, np.nan, np.float32)
         covered = self._weights[:rows] > 0
-        np.divide(self._sum[:rows], self._weights[:rows], out=block, where=covered)
+        np.divide(ready, self._weights[:rows], out=block, where=covered)
         np.clip(block, 0, 1, out=block)  # rounding must not leave the range of a probability
         for band in (self._sum, self._weights):
-            kept = len(band) - rows
-            band[:kept] = band[rows:]
-            band[kept:] = 0
+            kept = band.shape[-2] - rows
+            band[..., :kept, :] = band[..., rows:, :]
+            band[..., kept:, :] = 0
         first = self._top
         self._top += rows
         return first, block
