@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Literal
 
+from adadino.bands import BandsConfig
 from adadino.errors import ConfigError
 from adadino.schema import added
 
@@ -244,6 +245,11 @@ class Config:
     stream: StreamConfig = field(default_factory=StreamConfig)
     scale: int = 2
     """The encoder sees the image enlarged by this factor: 256 pixels become 512."""
+    bands: BandsConfig = added(BandsConfig())
+    """Beyond the paper: more bands than red, green and blue."""
+    enlarge: int = added(1)
+    """Beyond the paper: the whole model sees the image enlarged by this factor, where pixels are
+    coarser than the backbone was made for; `scale` comes on top."""
     peer: str | None = None
     """A comparator of `adadino.peers` instead of AdaDINO, by name. One that stands on the frozen
     backbone takes `backbone`, `cpgr.width`, `cpgr.refiner`, `cgla.depths` and `scale`."""
@@ -284,6 +290,9 @@ class Config:
             self.stream.name == "none" or self.stride == 8,
             f"stream.name={self.stream.name} fits tokens of 8 pixels, not {self.stride}: its maps "
             "have the strides 4, 8, 16 of the pyramid's first three levels.",
+        )
+        _check(
+            1 <= self.enlarge <= 8, f"enlarge is {self.enlarge}, must be between 1 and 8."
         )
         _check(backbone.depth >= 4, f"backbone.depth is {backbone.depth}, must be at least 4.")
         depths = self.depths

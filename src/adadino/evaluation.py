@@ -135,7 +135,7 @@ def evaluate(
     for start in range(0, len(order), protocol.batch):
         indices = order[start : start + protocol.batch]
         for before, after, mask in same_size(dataset, indices):
-            images = (image.to(device).float() / 255 for image in (before, after))
+            images = (unit(image.to(device)) for image in (before, after))
             seen = protocol.prepare(LabelledPair(*images, mask.to(device)))
             logits = model(seen.before, seen.after, k=protocol.k).logits
             odds = logits.float() / getattr(model, "temperature", 1.0)  # as predict writes them
@@ -163,6 +163,11 @@ def evaluate(
         ],
         histogram=histogram,
     )
+
+
+def unit(image: Tensor) -> Tensor:
+    """Images as a dataset holds them, as floats in 0..1."""
+    return image.float() / 255 if image.dtype == torch.uint8 else image
 
 
 def _executed(model: nn.Module, k: int | None) -> int | None:

@@ -20,6 +20,7 @@ from adadino.scene.options import SceneOptions
 if TYPE_CHECKING:
     from adadino.data.folder import PairFolder
     from adadino.evaluation import Evaluation, Protocol
+    from adadino.model.detector import Detector
 
 FILES = ("scores.json", "tiles.csv", "pr.png")
 SCORES = ("precision", "recall", "f1", "iou", "oa", "kappa")
@@ -70,14 +71,13 @@ def command(
         )
     _check(model, data, split, None if overwrite else output)
     from adadino.checkpoint import load
-    from adadino.data.folder import PairFolder
     from adadino.evaluation import evaluate
     from adadino.runtime.devices import choose_device
 
     cases = _cases(rows, batch=batch, k=k, threshold=threshold)
     where = choose_device(device)
     networks = {source: load(source, backbone=backbone, device=where) for source in model}
-    dataset = PairFolder(data, split, tile=tile)
+    dataset = _dataset(networks, data, split, tile)
     if split is not None:
         _warn_of_leakage(data, split, dataset)
     results: list[dict[str, Any]] = []
@@ -98,6 +98,21 @@ def command(
     _show(f"{' and '.join(model)} on {data}{'/' + split if split else ''}", results, rows)
     if output is not None:
         typer.echo(_threshold(results[0].get("best_threshold"), split))
+
+
+def _dataset(
+    networks: dict[str, Detector], data: Path, split: str | None, tile: int | None
+) -> PairFolder:
+    """The pairs in the bands of the models, which must be the same for all of them."""
+    from adadino.data.folder import PairFolder
+
+    first, *others = (network.config.bands for network in networks.values())
+    if any(other != first for other in others):
+        raise ConfigError(
+            f"the models take different bands ({first.text}; {others[0].text}); score them one by "
+            "one."
+        )
+    return PairFolder(data, split, tile=tile, bands=first)
 
 
 def _check(models: list[str], data: Path, split: str | None, output: Path | None) -> None:

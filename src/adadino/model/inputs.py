@@ -46,12 +46,13 @@ def to_tensor(image: ImageLike, name: str) -> Tensor:
     return _checked(array, name)
 
 
-def check_pair(before: Tensor, after: Tensor) -> None:
-    """Refuse two batches (B, 3, H, W) that the model cannot compare, naming what differs."""
+def check_pair(before: Tensor, after: Tensor, bands: int = 3) -> None:
+    """Refuse two batches (B, bands, H, W) that the model cannot compare, naming what differs."""
     for name, image in (("before", before), ("after", after)):
-        if image.ndim != 4 or image.shape[1] != 3:
+        if image.ndim != 4 or image.shape[1] != bands:
             raise InputError(
-                f"{name} has shape {tuple(image.shape)}: the model takes (batch, 3, height, width)."
+                f"{name} has shape {tuple(image.shape)}: the model takes (batch, {bands}, height, "
+                "width)."
             )
         if not image.is_floating_point():
             raise InputError(f"{name} is {image.dtype}: the model takes floating point in 0..1.")

@@ -55,6 +55,9 @@ def start_from(source: str, config: Config) -> Detector:
     if config != trained.config:
         model = new_model(config)
         tensors, wanted = trained.state_dict(), model.state_dict()
+        if config.bands.names and not trained.config.bands.names:
+            # The new stream adds nothing yet: the model begins as the trained one.
+            tensors |= {name: wanted[name] for name in wanted if name.startswith("band_stream.")}
         for name in tensors.keys() | wanted.keys():
             have, need = (tuple(s[name].shape) if name in s else None for s in (tensors, wanted))
             if have != need:
