@@ -91,7 +91,7 @@ class BandsConfig:
     names: tuple[str, ...] = ()
     """In the order of the images: B02, nir, or NAME@NANOMETRES."""
     scaling: Scaling = "percentiles"
-    """What becomes 0 and 1 in each band: two percentiles of the training images, found when training
+    """What becomes 0 and 1 in each band: percentiles of the training images, found when training
     starts; reflectance 0 and 1 (values of 0 and 10,000); or `low` and `high`."""
     low: tuple[float, ...] = ()
     """Values that become 0, one for each band, or one for all."""
@@ -177,6 +177,9 @@ class BandsConfig:
         """The bands for people."""
         return ", ".join(band.name for band in self.bands) or "red, green, blue"
 
+
+RED_GREEN_BLUE = BandsConfig()
+"""What a model without bands of its own takes."""
 
 ALIASES = (
     ("B01", "coastal", "coastal aerosol", "b1"),

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Literal
 
-from adadino.bands import BandsConfig
+from adadino.bands import RED_GREEN_BLUE, BandsConfig
 from adadino.errors import ConfigError
 from adadino.schema import added
 
@@ -245,7 +245,7 @@ class Config:
     stream: StreamConfig = field(default_factory=StreamConfig)
     scale: int = 2
     """The encoder sees the image enlarged by this factor: 256 pixels become 512."""
-    bands: BandsConfig = added(BandsConfig())
+    bands: BandsConfig = added(RED_GREEN_BLUE)
     """Beyond the paper: more bands than red, green and blue."""
     enlarge: int = added(1)
     """Beyond the paper: the whole model sees the image enlarged by this factor, where pixels are
@@ -291,9 +291,7 @@ class Config:
             f"stream.name={self.stream.name} fits tokens of 8 pixels, not {self.stride}: its maps "
             "have the strides 4, 8, 16 of the pyramid's first three levels.",
         )
-        _check(
-            1 <= self.enlarge <= 8, f"enlarge is {self.enlarge}, must be between 1 and 8."
-        )
+        _check(1 <= self.enlarge <= 8, f"enlarge is {self.enlarge}, must be between 1 and 8.")
         _check(backbone.depth >= 4, f"backbone.depth is {backbone.depth}, must be at least 4.")
         depths = self.depths
         _check(len(depths) >= 4, f"cgla.depths {list(depths)} must be at least four.")

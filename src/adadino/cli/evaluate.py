@@ -104,9 +104,11 @@ def _dataset(
     networks: dict[str, Detector], data: Path, split: str | None, tile: int | None
 ) -> PairFolder:
     """The pairs in the bands of the models, which must be the same for all of them."""
+    from adadino.bands import BandsConfig
     from adadino.data.folder import PairFolder
 
-    first, *others = (network.config.bands for network in networks.values())
+    learnt = [network.config.bands for network in networks.values() if not network.fits]
+    first, *others = learnt or [BandsConfig()]
     if any(other != first for other in others):
         raise ConfigError(
             f"the models take different bands ({first.text}; {others[0].text}); score them one by "

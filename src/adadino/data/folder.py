@@ -242,7 +242,10 @@ class PairFolder(Dataset[tuple[Tensor, Tensor, Tensor, int]]):
     def _common_size(self, pair: PairFiles) -> tuple[int, int]:
         """Height and width of a pair's files, which must be the same."""
         height, width = self._size(pair.before)
-        for path, other in ((pair.after, self._size(pair.after)), (pair.label, read_size(pair.label))):
+        for path, other in (
+            (pair.after, self._size(pair.after)),
+            (pair.label, read_size(pair.label)),
+        ):
             if other != (height, width):
                 raise DataError(
                     f"{path} is {other[1]} x {other[0]}, but {pair.before} is {width} x {height}. "

@@ -194,7 +194,9 @@ def _scored(
     model, seconds = trained(config, study, setting)
     ours = {"minutes": seconds / 60}
     said = {}
-    for root in dict.fromkeys(config.data.root):  # one that counts thrice in training is scored once
+    for root in dict.fromkeys(
+        config.data.root
+    ):  # one that counts thrice in training is scored once
         dataset = PairFolder(
             root,
             study.split,

@@ -14,6 +14,8 @@ backbone's tokens are eight.
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
@@ -55,8 +57,7 @@ class BandStream(nn.Module):
         widths = [config.width * 2**level for level in range(LEVELS)]
         self.down = nn.ModuleList(map(_unit, [config.count, *widths], widths))
         self.compare = nn.ModuleList(nn.Conv2d(2 * width, width, 1) for width in widths)
-        pairs = zip(widths, widths[1:], strict=False)
-        self.up = nn.ModuleList(_unit(fine + coarse, fine) for fine, coarse in pairs)
+        self.up = nn.ModuleList(_unit(fine + coarse, fine) for fine, coarse in pairwise(widths))
         self.dropout = nn.Dropout2d(config.dropout)
         self.join = _unit(widths[0] + 1, widths[0])
         self.head = nn.Conv2d(widths[0], 2, 1)

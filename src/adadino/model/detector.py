@@ -69,6 +69,8 @@ class Detector(nn.Module):
 
     backbone_path: ClassVar[str | None] = None
     """Where in the model the DINOv3 backbone is; None for a model without one."""
+    fits: ClassVar[bool] = False
+    """Whether it judges a scene by the scene's own statistics, and learns nothing before."""
     sizes: Sizes = Sizes()
     """How images and maps are padded, cut and resized; an exported model has another way."""
 

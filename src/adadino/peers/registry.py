@@ -351,6 +351,29 @@ ABSENT: dict[str, AbsentPeer] = {
 """The comparators that are quoted and not built, with the reason."""
 
 
+FREE = {
+    spec.name: spec
+    for spec in (
+        PeerSpec(
+            "cva",
+            "CVA",
+            "The length of the difference of z-scored bands, parted by Otsu's threshold.",
+            "W. A. Malila, LARS 1980",
+            "free.ChangeVector",
+        ),
+        PeerSpec(
+            "irmad",
+            "IR-MAD",
+            "Iteratively reweighted canonical correlations of the dates, parted by Otsu's "
+            "threshold.",
+            "A. A. Nielsen, IEEE TIP 2007",
+            "free.IRMAD",
+        ),
+    )
+}
+"""Peers that need no training, for any bands: every command that predicts takes them by name."""
+
+
 def find_peer(name: str) -> PeerSpec:
     """A comparator by its name.
 
@@ -359,6 +382,8 @@ def find_peer(name: str) -> PeerSpec:
     """
     if name in ABSENT:
         raise ConfigError(f"{name} is quoted only: {ABSENT[name].reason}.")
+    if name in FREE:
+        return FREE[name]
     if name not in PEERS:
-        raise ConfigError(f"unknown peer {name!r}; there are {', '.join(PEERS)}.")
+        raise ConfigError(f"unknown peer {name!r}; there are {', '.join([*PEERS, *FREE])}.")
     return PEERS[name]

@@ -119,7 +119,15 @@ def predict_scene(
     with ExitStack() as stack:
         begin(progress, "opening")
         forward = stack.enter_context(open_model(model, device, options, backbone=backbone))
-        dates = open_dates(before, after, options, extent=extent, names=names, open_file=open_file)
+        dates = open_dates(
+            before,
+            after,
+            options,
+            extent=extent,
+            names=names,
+            open_file=open_file,
+            wanted=forward.wanted,
+        )
         pair = stack.enter_context(dates)
         fit = check_scene(pair, forward, options)
         targets.check_grid(pair.reader.grid)

@@ -114,7 +114,9 @@ class Keeper(pl.Callback):
             truth = mask.numpy().astype(bool)
             grey = np.repeat((255 * probability).astype(np.uint8)[..., None], 3, axis=2)
             errors = pictures.error_map(probability >= 0.5, truth)
-            images = [pictures.shown(image.numpy(), model.config.bands.rgb) for image in (before, after)]
+            images = [
+                pictures.shown(image.numpy(), model.config.bands.rgb) for image in (before, after)
+            ]
             rows.append([*images, grey, errors])
         model.train(training)
         if path is not None:

@@ -76,7 +76,10 @@ def scaled(config: RunConfig) -> RunConfig:
     folders = [(root, split) for root in roots]
     if data.fold is not None:  # a fold holds out scenes; what is brought to 0..1 may know them
         folders = [
-            (root, part) for root in roots for part in ("train", "val") if (Path(root) / part).is_dir()
+            (root, part)
+            for root in roots
+            for part in ("train", "val")
+            if (Path(root) / part).is_dir()
         ]
     pairs = [pair for root, part in folders for pair in find_pairs(root, part)]
     limits = with_limits(bands, [path for pair in pairs for path in (pair.before, pair.after)])
