@@ -245,7 +245,7 @@ class Config:
     stream: StreamConfig = field(default_factory=StreamConfig)
     scale: int = 2
     """The encoder sees the image enlarged by this factor: 256 pixels become 512."""
-    bands: BandsConfig = added(RED_GREEN_BLUE)
+    bands: BandsConfig = added(RED_GREEN_BLUE)  # noqa: RUF009, it is frozen
     """Beyond the paper: more bands than red, green and blue."""
     enlarge: int = added(1)
     """Beyond the paper: the whole model sees the image enlarged by this factor, where pixels are

@@ -123,8 +123,8 @@ def open_pair(
     for warning in found:
         warnings.warn(warning, stacklevel=2)
     scene = resampled_grid(meeting.grid, gsd)
-    wanted = None if interest is None else interest(scene)
-    part = Window(0, 0, scene.width, scene.height) if wanted is None else wanted.window
+    area = None if interest is None else interest(scene)
+    part = Window(0, 0, scene.width, scene.height) if area is None else area.window
     first, second = _places(before_grid, meeting, scene, part, shift, gsd=gsd)
     clouds = tuple(CloudMask(*read_rule(mask), scene, part, open_file=open_file) for mask in masks)
     count = len(before_bands.indexes)
@@ -143,7 +143,7 @@ def open_pair(
         bands=chosen,
         warped="warp" in first or "warp" in second,
         stretch=stretch or BYTES,
-        interest=wanted,
+        interest=area,
         masks=clouds,
         warnings=found,
     )
