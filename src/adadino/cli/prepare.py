@@ -16,8 +16,8 @@ from adadino.cli.output import print_json, print_table, progress
 
 def command(
     name: Annotated[
-        Literal["levir-cd", "levir-cd-plus", "whu-cd", "sysu-cd", "clcd", "folder"],
-        typer.Argument(help="Which dataset; `folder` for one's own."),
+        Literal["levir-cd", "levir-cd-plus", "whu-cd", "sysu-cd", "clcd", "oscd", "folder"],
+        typer.Argument(help="Which dataset; `folder` for one's own. oscd stays whole."),
     ],
     source: Annotated[Path, typer.Argument(help="The downloaded archive or its folder.")],
     dest: Annotated[Path, typer.Argument(help="Where the tiles go.")],

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import dataclasses
 import warnings
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -113,13 +114,21 @@ def _array(path: Path | str, config: BandsConfig) -> NDArray[Any]:
 
 
 def _opened(path: Path | str) -> Any:
-    import rasterio
+    with quietly(path):
+        import rasterio
+
+        return rasterio.open(path)
+
+
+@contextmanager
+def quietly(path: Path | str) -> Iterator[None]:
+    """Open or write an image without coordinates, which is welcome; name it if that fails."""
     from rasterio.errors import NotGeoreferencedWarning, RasterioError
 
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", NotGeoreferencedWarning)
-            return rasterio.open(path)
+            yield
     except (RasterioError, OSError, ValueError) as error:
         raise _unreadable(path, error) from error
 
