@@ -61,7 +61,8 @@ def command(
     for note in manifest.notes:
         typer.echo(note)
     missing = [split for split in ("train", "val") if split not in manifest.splits]
-    for line in _missing(name, source, missing) if missing else _next(dest, tile):
+    following = _next_of_bands(dest) if name == "oscd" else _next(dest, tile)
+    for line in _missing(name, source, missing) if missing else following:
         typer.echo(line)
 
 
@@ -74,6 +75,14 @@ def _missing(name: str, source: Path, splits: list[str]) -> list[str]:
     return [
         f"adadino train needs a {' and a '.join(splits)} split, which this set does not have: "
         f"{way}, and prepare {source} again with --overwrite."
+    ]
+
+
+def _next_of_bands(dest: Path) -> list[str]:
+    """What to type next where scenes have many bands and stay whole."""
+    return [
+        "next: adadino train --init tiny --model.bands.names B02,B03,B04,B08,B11 --model.enlarge 2 "
+        f"--data.tile 128 --data.roam true --data.cache true --augment.size 128 --data {dest}"
     ]
 
 
