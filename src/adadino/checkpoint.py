@@ -34,13 +34,14 @@ from adadino.model.weights import (
     fingerprint,
     read_backbone,
 )
-from adadino.peers import PEERS
+from adadino.peers import PEERS, build_peer
 from adadino.source import (
     FORMAT,
     SETTINGS,
     WEIGHTS,
     ancestors,
     find_checkpoint,
+    is_free,
     read_settings,
     temperature,
 )
@@ -132,7 +133,8 @@ def load(
     """Load a trained model, ready to predict.
 
     Args:
-        source: A bundled model's name, a checkpoint folder or file, or a hub id.
+        source: A bundled model's name, a checkpoint folder or file, a hub id, or the name of a
+            peer that needs no training: cva, irmad.
         backbone: The frozen backbone's weights, if they are not where the checkpoint says; not for
             a checkpoint that carries its own, or a peer without one.
         device: Where the model should live.
@@ -143,6 +145,10 @@ def load(
     Raises:
         WeightsError: The checkpoint or its backbone is missing, broken or of another model.
     """
+    if is_free(source):
+        if backbone is not None:
+            raise WeightsError(f"{source} has no backbone; leave backbone= out.")
+        return build_peer(str(source)).to(device).eval()
     path = find_checkpoint(source)
     settings, tensors = read_settings(path), read_tensors(path)
     try:

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Literal
 
+from adadino.bands import RED_GREEN_BLUE, BandsConfig
 from adadino.errors import ConfigError
 from adadino.schema import added
 
@@ -300,6 +301,11 @@ class Config:
     stream: StreamConfig = field(default_factory=StreamConfig)
     scale: int = 2
     """The encoder sees the image enlarged by this factor: 256 pixels become 512."""
+    bands: BandsConfig = added(RED_GREEN_BLUE)  # noqa: RUF009, it is frozen
+    """Beyond the paper: more bands than red, green and blue."""
+    enlarge: int = added(1)
+    """Beyond the paper: the whole model sees the image enlarged by this factor, where pixels are
+    coarser than the backbone was made for; `scale` comes on top."""
     peer: str | None = None
     """A comparator of `adadino.peers` instead of AdaDINO, by name. One that stands on the frozen
     backbone takes `backbone`, `cpgr.width`, `cpgr.refiner`, `cgla.depths` and `scale`."""
@@ -346,6 +352,11 @@ class Config:
             not self.classes.names or self.peer is None,
             f"{self.peer} tells change alone; leave classes.names out.",
         )
+        _check(
+            not (self.classes.names and self.bands.names),
+            "a model of named bands tells change alone; leave classes.names or bands.names out.",
+        )
+        _check(1 <= self.enlarge <= 8, f"enlarge is {self.enlarge}, must be between 1 and 8.")
         _check(backbone.depth >= 4, f"backbone.depth is {backbone.depth}, must be at least 4.")
         depths = self.depths
         _check(len(depths) >= 4, f"cgla.depths {list(depths)} must be at least four.")

@@ -144,11 +144,11 @@ def evaluate(
     for start in range(0, len(order), protocol.batch):
         indices = order[start : start + protocol.batch]
         for before, after, mask in same_size(dataset, indices):
-            images = (image.to(device).float() / 255 for image in (before, after))
+            images = (unit(image.to(device)) for image in (before, after))
             mask = mask.to(device)
             seen = protocol.prepare(LabelledPair(*images, change_of(mask)))
             output = model(seen.before, seen.after, k=protocol.k)
-            odds = output.logits.float() / getattr(model, "temperature", 1.0)  # as predict writes them
+            odds = output.logits.float() / getattr(model, "temperature", 1.0)  # as predict writes
             probability = odds.softmax(1)[:, 1]
             if not probability.isfinite().all():  # it would count as unchanged
                 raise WeightsError(
@@ -191,6 +191,11 @@ def _count_classes(
         labels = F.interpolate(labels.float(), size, mode="nearest-exact").to(labels.dtype)
     chosen = from_to(output.classes.float().softmax(2))
     return semantic_counts(predicted, chosen, labels, output.classes.shape[2])
+
+
+def unit(image: Tensor) -> Tensor:
+    """Images as a dataset holds them, as floats in 0..1."""
+    return image.float() / 255 if image.dtype == torch.uint8 else image
 
 
 def _executed(model: nn.Module, k: int | None) -> int | None:

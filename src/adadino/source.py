@@ -18,7 +18,7 @@ from adadino.config import PRESETS
 from adadino.errors import WeightsError
 from adadino.files import read_json
 from adadino.hub import fetch, is_hub_id
-from adadino.peers import PEERS
+from adadino.peers import FREE, PEERS
 
 FORMAT = 1
 WEIGHTS, SETTINGS = "model.safetensors", "config.json"
@@ -40,6 +40,11 @@ def find_checkpoint(source: str | PathLike[str]) -> Path:
     name = str(source)
     if (own := bundled(name)) is not None:
         return own / WEIGHTS
+    if name in FREE:
+        raise WeightsError(
+            f"{name} needs no training and has no checkpoint: predict and evaluate take it by its "
+            "name; here take a trained model."
+        )
     if name in PRESETS:
         raise WeightsError(
             f"{name} is a preset without trained weights; train it (adadino train --preset {name}),"
@@ -93,6 +98,8 @@ def read_settings(source: str | PathLike[str]) -> dict[str, Any]:
     Raises:
         WeightsError: It is missing, broken, or not one of ours.
     """
+    if is_free(source):
+        return {"format": FORMAT, "model": {"peer": str(source)}}
     path = find_checkpoint(source)
     settings = _settings(path)
     if not isinstance(settings, dict) or "model" not in settings:
@@ -115,6 +122,11 @@ def read_settings(source: str | PathLike[str]) -> dict[str, Any]:
             "the one the weights were saved with."
         )
     return {**card, **settings}  # what was added to the card later counts, too
+
+
+def is_free(source: str | PathLike[str]) -> bool:
+    """Whether a name is that of a peer without training; a folder of that name comes first."""
+    return str(source) in FREE and not os.path.exists(source)  # noqa: PTH110, as above
 
 
 def _settings(path: Path) -> Any:

@@ -317,7 +317,7 @@ def test_a_sample_does_not_depend_on_its_neighbours() -> None:
     pair = batch()
     draws = augment().draw(generator(3), 6, 32, 32)
     together = augment().apply(draws, *pair)
-    alone = augment().apply(Draws(*(d[2:3] for d in draws)), *(each[2:3] for each in pair))
+    alone = augment().apply(Draws(*(d[2:3] for d in draws[:-1])), *(each[2:3] for each in pair))
     for whole, single in zip(together, alone, strict=True):
         torch.testing.assert_close(whole[2:3], single, rtol=0, atol=1e-6)
 

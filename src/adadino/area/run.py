@@ -162,6 +162,11 @@ def _open(
     threads = asked.threads or None
     model = open_model(asked.model, device, asked.options, backbone=asked.backbone, threads=threads)
     forward = opened.enter_context(model)
+    if forward.fits:
+        raise ConfigError(
+            f"{asked.model} judges a scene by the statistics of the whole, and a region is cut "
+            "into units; use adadino predict."
+        )
     job = dataclasses.replace(
         asked,
         digest=forward.digest(),

@@ -13,7 +13,6 @@ import warnings
 from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -202,9 +201,10 @@ class Worker:
                     dates.before,
                     dates.after,
                     self.job.options,
-                    stretch=BYTES if low_high is None else Stretch(*map(_three, low_high)),
+                    stretch=BYTES if low_high is None else Stretch(*map(tuple, low_high)),
                     shift=Shift(**survey["shift"]),
                     registered=survey["registered"],
+                    wanted=self.forward.wanted,
                 )
             )
             stream = SceneStream(pair.reader, self.forward, self.job.options)
@@ -241,10 +241,11 @@ class Worker:
         return self.ledger.publish_survey(dates, found, block.name)
 
     def _settle_block(self, dates: Dates, block: Block, whole: Record) -> Record:
-        options = self.job.options
+        options, wanted = self.job.options, self.forward.wanted
+        files = dates.before, dates.after
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", AdaDINOWarning)
-            with open_dates(dates.before, dates.after, options, extent=block.extent) as pair:
+            with open_dates(*files, options, extent=block.extent, wanted=wanted) as pair:
                 found = whole | self._found(pair) | {"own": True}
         if options.register and not found["registered"]:
             found |= {name: whole[name] for name in ("shift", "registered")}
@@ -256,7 +257,8 @@ class Worker:
         check_different(dates.before, dates.after)
         with warnings.catch_warnings(record=True) as caught:  # the survey holds them, said once
             warnings.simplefilter("always", AdaDINOWarning)
-            with open_dates(dates.before, dates.after, self.job.options) as pair:
+            opened = open_dates(dates.before, dates.after, self.job.options, wanted=forward.wanted)
+            with opened as pair:
                 fit = check_scene(pair, forward, self.job.options)
                 found = self._found(pair)
                 chosen = found.pop("chosen")
@@ -282,8 +284,3 @@ class Worker:
             "stretch": None if stretch is BYTES else [stretch.low, stretch.high],
             "chosen": stream.choose(),
         }
-
-
-def _three(values: Any) -> tuple[float, float, float]:
-    red, green, blue = values
-    return red, green, blue

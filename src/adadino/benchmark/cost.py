@@ -87,7 +87,7 @@ def gflops(model: Config | Detector, *, k: int | None = None, size: int = 256) -
     """
     with torch.device("meta"):
         network = (new_model(model) if isinstance(model, Config) else model).eval()
-        image = torch.empty(1, 3, size, size)
+        image = torch.empty(1, network.config.bands.count, size, size)
         return count_flops(lambda: network(image, image, k=k)) / 1e9
 
 
@@ -128,8 +128,8 @@ def throughput(
         recorded: On a CUDA device, time a graph of the pass instead of the host that issues it.
     """
     model.eval()
-    device = model.device
-    before, after = (torch.rand(batch, 3, size, size, device=device) for _ in range(2))
+    device, bands = model.device, model.config.bands.count
+    before, after = (torch.rand(batch, bands, size, size, device=device) for _ in range(2))
     run: Callable[[], Any] = lambda: model(before, after)  # noqa: E731
     with exact_fp32():
         if recorded and device.type == "cuda":

@@ -71,18 +71,14 @@ def command(
         )
     _check(model, data, split, None if overwrite else output)
     from adadino.checkpoint import load
-    from adadino.data.folder import PairFolder
     from adadino.evaluation import evaluate
     from adadino.runtime.devices import choose_device
 
     cases = _cases(rows, batch=batch, k=k, threshold=threshold)
     where = choose_device(device)
     networks = {source: load(source, backbone=backbone, device=where) for source in model}
-    dataset = PairFolder(data, split, tile=tile)
-    labelled = {
-        source: _labelled(dataset, network, data, split, tile)
-        for source, network in networks.items()
-    }
+    labelled = _labelled(networks, data, split, tile)
+    dataset = next(iter(labelled.values()))
     if split is not None:
         _warn_of_leakage(data, split, dataset)
     results: list[dict[str, Any]] = []
@@ -107,15 +103,30 @@ def command(
 
 
 def _labelled(
-    dataset: PairFolder, network: Detector, data: Path, split: str | None, tile: int | None
-) -> PairFolder:
-    """The pairs with the classes that a model tells, if it tells any and the data has them."""
+    networks: dict[str, Detector], data: Path, split: str | None, tile: int | None
+) -> dict[str, PairFolder]:
+    """The pairs for each model: in the models' bands, and with the classes that a model tells.
+
+    Raises:
+        ConfigError: The models take different bands.
+    """
+    from adadino.bands import BandsConfig
     from adadino.data.folder import PairFolder
 
-    classes = network.config.classes
-    if not classes.names or dataset.pairs[0].classes is None:
-        return dataset
-    return PairFolder(data, split, tile=tile, classes=classes)
+    learnt = [network.config.bands for network in networks.values() if not network.fits]
+    first, *others = learnt or [BandsConfig()]
+    if any(other != first for other in others):
+        raise ConfigError(
+            f"the models take different bands ({first.text}; {others[0].text}); score them one by "
+            "one."
+        )
+    plain = PairFolder(data, split, tile=tile, bands=first)
+    return {
+        source: PairFolder(data, split, tile=tile, bands=first, classes=network.config.classes)
+        if network.config.classes.names and plain.pairs[0].classes is not None
+        else plain
+        for source, network in networks.items()
+    }
 
 
 def _check(models: list[str], data: Path, split: str | None, output: Path | None) -> None:

@@ -103,6 +103,8 @@ def model_facts(
         "licence": {"code": "Apache-2.0", "backbone": config.backbone.licence if dino else None},
         "depths": None if bscs is None else config.depths,
         "taps": config.taps if dino else None,
+        "bands": [band._asdict() for band in config.bands.bands],
+        "trained_licence": _trained_licence(model) if trained else None,
         "domain": _domain(model) if trained else None,
         "ancestors": _ancestors(model) if trained else [],
         "card": _card(model),
@@ -118,9 +120,15 @@ def find_config(
     from adadino import schema
     from adadino.bundled import bundled
     from adadino.errors import ConfigError, WeightsError
-    from adadino.peers import PEERS
+    from adadino.peers import FREE, PEERS
     from adadino.source import read_settings
 
+    if model in FREE:
+        raise ConfigError(
+            f"{FREE[model].title} ({FREE[model].citation}) needs no training and has no parts to "
+            f"list. {FREE[model].description} Use it: adadino predict BEFORE AFTER -o change.tif "
+            f"--model {model}"
+        )
     if model in PEERS:
         if (preset is not None or backbone is not None) and not PEERS[model].backbone:
             raise ConfigError(f"{model} has one size and no backbone: leave the option out.")
@@ -161,6 +169,14 @@ def _domain(model: str | None) -> dict[str, Any] | None:
         return None
     domain = Domain.of_card(read_settings(model), model)
     return None if domain is None else domain.as_card()
+
+
+def _trained_licence(model: str | None) -> str | None:
+    """The licence of a trained model's own weights, if its card says."""
+    from adadino.source import read_settings
+
+    said = None if model is None else read_settings(model).get("licence")
+    return said if isinstance(said, str) else None
 
 
 def _ancestors(model: str | None) -> list[dict[str, Any]]:
@@ -264,11 +280,16 @@ def show(card: dict[str, Any]) -> None:
     if weights["source"] is not None:
         layout = f"{weights['layout']} layout, " if weights["layout"] else ""
         typer.echo(f"weights: {weights['source']} ({layout}{weights['fingerprint']})")
+    if card["bands"]:
+        said = (f"{one['name']} ({one['wavelength']:g} nm)" for one in card["bands"])
+        typer.echo(f"bands: {', '.join(said)}")
     for one in card["ancestors"]:
         typer.echo(f"descends from: {one['model']} ({one['digest']})")
     licence = card["licence"]
     backbone = "" if licence["backbone"] is None else f"; backbone weights: {licence['backbone']}"
     typer.echo(f"code: {licence['code']}{backbone}")
+    if card["trained_licence"] is not None:
+        typer.echo(f"trained weights: {card['trained_licence']}")
     if card["domain"] is not None and card["domain"]["resolution_m"] is not None:
         low, high = card["domain"]["resolution_m"]
         typer.echo(
@@ -307,7 +328,8 @@ def _next(model: str | None, name: str, config: Config) -> str:
     from adadino.peers import PEERS
 
     if model is not None and bundled(model) is not None:
-        return "adadino predict BEFORE AFTER -o change.tif"
+        named = "" if model == "tiny" else f" --model {model}"
+        return f"adadino predict BEFORE AFTER -o change.tif{named}"
     if model is not None and model not in PRESETS and model not in PEERS:
         return f"adadino evaluate {model} --data DIR --split test"
     what = f"--preset {name}"

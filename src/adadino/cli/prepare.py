@@ -17,9 +17,13 @@ from adadino.cli.output import print_json, print_table, progress
 def command(
     name: Annotated[
         Literal[
-            "levir-cd", "levir-cd-plus", "whu-cd", "sysu-cd", "clcd", "second", "from-to", "folder"
+            "levir-cd", "levir-cd-plus", "whu-cd", "sysu-cd", "clcd", "oscd", "second", "from-to",
+            "folder",
         ],
-        typer.Argument(help="Which dataset; `folder` for one's own, `from-to` if it has codes."),
+        typer.Argument(
+            help="Which dataset; `folder` for one's own, `from-to` if it has codes. oscd stays "
+            "whole."
+        ),
     ],
     source: Annotated[Path, typer.Argument(help="The downloaded archive or its folder.")],
     dest: Annotated[Path, typer.Argument(help="Where the tiles go.")],
@@ -70,7 +74,8 @@ def command(
         typer.echo(note)
     missing = [split for split in ("train", "val") if split not in manifest.splits]
     semantic = name in ("second", "from-to")
-    for line in _missing(name, source, missing) if missing else _next(dest, tile, semantic):
+    following = _next_of_bands(dest) if name == "oscd" else _next(dest, tile, semantic)
+    for line in _missing(name, source, missing) if missing else following:
         typer.echo(line)
 
 
@@ -83,6 +88,14 @@ def _missing(name: str, source: Path, splits: list[str]) -> list[str]:
     return [
         f"adadino train needs a {' and a '.join(splits)} split, which this set does not have: "
         f"{way}, and prepare {source} again with --overwrite."
+    ]
+
+
+def _next_of_bands(dest: Path) -> list[str]:
+    """What to type next where scenes have many bands and stay whole."""
+    return [
+        "next: adadino train --init tiny --model.bands.names B02,B03,B04,B08,B11 --model.enlarge 2 "
+        f"--data.tile 128 --data.roam true --data.cache true --augment.size 128 --data {dest}"
     ]
 
 

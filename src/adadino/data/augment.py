@@ -34,7 +34,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from adadino.data.augment_bands import BandDraws, draw_bands, jitter_bands
 from adadino.errors import ConfigError, InputError
+from adadino.schema import added
 
 _BRIGHTNESS, _CONTRAST, _SATURATION = range(3)
 _LUMA = (0.2989, 0.587, 0.114)  # ITU-R 601, with torchvision's digits
@@ -55,9 +57,12 @@ class AugmentConfig:
     """Width over height of a crop."""
     size: int = 256
     """Side of the output in pixels."""
+    band_dropout: float = added(0.0)
+    """Of models with bands of their own: probability that a sample loses one of them, on both
+    dates."""
 
     def __post_init__(self) -> None:
-        for name in ("p", "jitter"):
+        for name in ("p", "jitter", "band_dropout"):
             if not 0 <= getattr(self, name) <= 1:
                 raise ConfigError(f"augment.{name} is {getattr(self, name)}, must be in 0..1.")
         for name, most in (("scale", 1.0), ("ratio", math.inf)):
@@ -88,13 +93,30 @@ class Draws(NamedTuple):
     """(B, 3) int64: which of the three factors comes first, second, third."""
     crop: Tensor
     """(B, 4) int64: top, left, height, width in the flipped and turned image."""
+    bands: BandDraws | None = None
+    """What takes the place of factors and order where images have other bands than RGB."""
+
+    def to(self, device: torch.device) -> Draws:
+        """The same on a device."""
+
+        def move(field: Tensor) -> Tensor:
+            return field.to(device, non_blocking=True)
+
+        bands = None if self.bands is None else BandDraws(*map(move, self.bands))
+        return Draws(*map(move, self[:-1]), bands=bands)  # type: ignore[arg-type]
 
 
 class Augment:
     """Augment batches of pairs: draw for each sample, then apply to the batch at once."""
 
-    def __init__(self, config: AugmentConfig | None = None) -> None:
-        self.config = config or AugmentConfig()
+    def __init__(self, config: AugmentConfig | None = None, *, bands: int | None = None) -> None:
+        """Keep the settings.
+
+        Args:
+            config: How strongly to augment.
+            bands: How many bands images have whose bands are named; None for RGB.
+        """
+        self.config, self.bands = config or AugmentConfig(), bands
 
     def __call__(
         self, before: Tensor, after: Tensor, mask: Tensor, generator: torch.Generator
@@ -102,7 +124,7 @@ class Augment:
         """Draw and apply.
 
         Args:
-            before: (B, 3, H, W), uint8, or float in [0, 1].
+            before: (B, 3, H, W), uint8, or float in [0, 1]; or as many bands as there are.
             after: As ``before``.
             mask: (B, H, W), uint8 or bool; or with classes (B, 3, H, W), which change places with
                 the dates.
@@ -133,6 +155,11 @@ class Augment:
         factors = 1 + config.jitter * (2 * torch.rand(batch, 3, generator=generator) - 1)
         order = torch.rand(batch, 3, generator=generator).argsort(dim=1)
         boxes = _draw_crops(generator, batch, height, width, config.scale, config.ratio)
+        bands = None
+        if self.bands is not None:
+            bands = draw_bands(
+                generator, jitter, self.bands, config.jitter, dropout=config.band_dropout
+            )
         return Draws(
             swap=swap,
             hflip=hflip,
@@ -141,6 +168,7 @@ class Augment:
             factors=torch.where(jitter[:, None], factors, 1.0),
             order=order,
             crop=torch.where(crop[:, None], boxes, torch.tensor([0, 0, height, width])),
+            bands=bands,
         )
 
     def apply(
@@ -158,14 +186,18 @@ class Augment:
             before and after (B, 3, size, size) float32 in [0, 1]; mask uint8, of as many channels.
         """
         size = self.config.size
-        _check(before, after, mask, size)
+        _check(before, after, mask, size, bands=self.bands or 3)
         height, width = mask.shape[-2:]
-        draws = Draws(*(field.to(before.device, non_blocking=True) for field in draws))
+        draws = draws.to(before.device)
+        count = before.shape[1]
         # The dates of sample b are rows 2b and 2b + 1; flipping the last bit exchanges them.
         rows = torch.arange(2 * len(mask), device=mask.device).view(-1, 2) ^ draws.swap[:, None]
         pair = torch.stack([before, after], dim=1).flatten(0, 1)[rows]  # (B, 2, 3, H, W)
         pair = pair.float() if pair.is_floating_point() else pair.float().div_(255)
-        pair = jitter(pair, draws.factors, draws.order)
+        if draws.bands is None:
+            pair = jitter(pair, draws.factors, draws.order)
+        else:
+            pair = jitter_bands(pair, draws.bands)
 
         grid = _grid(draws, height, width, size)  # (B, size, size, 2)
         images = F.grid_sample(pair.flatten(1, 2), grid, mode="bilinear", align_corners=False)
@@ -174,10 +206,10 @@ class Augment:
         labels = F.grid_sample(channels.float(), grid, mode="nearest", align_corners=False)
         labels = labels.to(torch.uint8)
         if mask.ndim == 3:
-            return images[:, :3], images[:, 3:], labels[:, 0]
+            return images[:, :count], images[:, count:], labels[:, 0]
         swapped = draws.swap[:, None, None, None]
         labels = torch.where(swapped, labels[:, [0, 2, 1]], labels)
-        return images[:, :3], images[:, 3:], labels
+        return images[:, :count], images[:, count:], labels
 
 
 def _draw_crops(
@@ -258,11 +290,11 @@ def _negate_where(condition: Tensor, coordinate: Tensor) -> Tensor:
     return torch.where(condition[:, None, None], -coordinate, coordinate)
 
 
-def _check(before: Tensor, after: Tensor, mask: Tensor, size: int) -> None:
-    if before.ndim != 4 or before.shape[1] != 3 or after.shape != before.shape:
+def _check(before: Tensor, after: Tensor, mask: Tensor, size: int, *, bands: int) -> None:
+    if before.ndim != 4 or before.shape[1] != bands or after.shape != before.shape:
         raise InputError(
             f"the images are {tuple(before.shape)} and {tuple(after.shape)}; "
-            "pass two batches of one shape (B, 3, H, W)."
+            f"pass two batches of one shape (B, {bands}, H, W)."
         )
     batch, _, height, width = before.shape
     if mask.shape not in ((batch, height, width), (batch, 3, height, width)):

@@ -21,10 +21,13 @@ from typing import NamedTuple
 
 import numpy as np
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 from torch.utils.data import Dataset
 
+from adadino.bands import BandsConfig
 from adadino.config import ClassesConfig
+from adadino.data.bands import band_size, is_array, read_bands
 from adadino.data.classes import Values, read_classes, read_table, translation
 from adadino.data.images import is_image, read_image, read_mask, read_size
 from adadino.data.staging import SPLITS, TABLE
@@ -168,8 +171,10 @@ class PairFolder(Dataset[tuple[Tensor, Tensor, Tensor, int]]):
     """Labelled pairs as tensors, in the order of their names.
 
     An item is `(before, after, mask, index)`: uint8 (3, H, W) twice, uint8 (H, W) of 0 and 1, and
-    the item's own index, with which `names[index]` tells what it was. With classes the mask is
-    (3, H, W): change, and the class of each date as the model counts them, 0 where unlabelled.
+    the item's own index, with which `names[index]` tells what it was. With bands, images are
+    float32 (N, H, W) in 0..1, and tiles at the edges are filled up with zeros that did not change.
+    With classes the mask is (3, H, W): change, and the class of each date as the model counts
+    them, 0 where unlabelled.
 
     Args:
         root: The folder that holds the split folders, or `A`, `B` and `label` themselves; several
@@ -178,6 +183,7 @@ class PairFolder(Dataset[tuple[Tensor, Tensor, Tensor, int]]):
         tile: Cut every image into non-overlapping squares of this side; None keeps it whole.
         cache: Decode everything now and keep it in memory, seven bytes a pixel. Forked workers
             share it. Without it, each tile decodes the image that it is cut from.
+        bands: The bands of a model that takes others than red, green and blue.
         classes: Read the classes of both dates as well, numbered as in this list.
 
     Raises:
@@ -192,12 +198,14 @@ class PairFolder(Dataset[tuple[Tensor, Tensor, Tensor, int]]):
         *,
         tile: int | None = None,
         cache: bool = False,
+        bands: BandsConfig | None = None,
         classes: ClassesConfig | None = None,
     ) -> None:
         if tile is not None and tile < 1:
             raise DataError(f"tile = {tile} is not a size. Use a positive number, or None.")
         self.pairs = _find_all([root] if isinstance(root, Path | str) else root, split)
         self.tile = tile
+        self.bands = bands if bands is not None and bands.names else None
         self._tables = None if classes is None else _tables(self.pairs, classes)
         self.names: list[str] = []
         self.sizes: list[tuple[int, int]] = []
@@ -219,11 +227,15 @@ class PairFolder(Dataset[tuple[Tensor, Tensor, Tensor, int]]):
         images = self._cache[pair] if self._cache is not None else self._read(self.pairs[pair])
         if self.tile is not None:
             height, width = images[2].shape[-2:]
-            top = min(max(top + round(down * self.tile), 0), height - self.tile)
-            left = min(max(left + round(right * self.tile), 0), width - self.tile)
+            if isinstance(place, tuple):
+                top = max(min(top + round(down * self.tile), height - self.tile), 0)
+                left = max(min(left + round(right * self.tile), width - self.tile), 0)
             rows, columns = slice(top, top + self.tile), slice(left, left + self.tile)
             # (..., H, W) -> (..., tile, tile)
             before, after, mask = (image[..., rows, columns] for image in images)
+            if mask.shape[-2:] != (self.tile, self.tile):  # at an edge, and with bands alone
+                edges = (0, self.tile - mask.shape[-1], 0, self.tile - mask.shape[-2])
+                before, after, mask = (F.pad(image, edges) for image in (before, after, mask))
         else:
             before, after, mask = images
         # Cloned, so that an augmentation in place cannot reach the cache.
@@ -243,8 +255,49 @@ class PairFolder(Dataset[tuple[Tensor, Tensor, Tensor, int]]):
             some._cache = [self._cache[pair] for pair in used]
         return some
 
+    def _add_tiles(self, index: int, pair: PairFiles) -> None:
+        height, width = self._common_size(pair)
+        tile = self.tile
+        if tile is None:
+            self.names.append(pair.name)
+            self.sizes.append((height, width))
+            self._tiles.append(_Tile(index, 0, 0))
+            return
+        if self.bands is None and (height % tile or width % tile):
+            raise DataError(
+                f"{pair.before} is {width} x {height}, which tiles of {tile} do not fill. Cut it "
+                "with `adadino prepare`, choose a size that divides it, or leave it whole "
+                "(tile=None)."
+            )
+        grid = -(-height // tile), -(-width // tile)
+        for row in range(grid[0]):
+            for column in range(grid[1]):
+                self.names.append(tile_name(pair.name, row, column, grid))
+                self.sizes.append((tile, tile))
+                self._tiles.append(_Tile(index, row * tile, column * tile))
+
+    def _common_size(self, pair: PairFiles) -> tuple[int, int]:
+        """Height and width of a pair's files, which must be the same."""
+        height, width = self._size(pair.before)
+        labels = (pair.label, *(() if pair.classes is None else pair.classes[:2]))
+        for path, other in (
+            (pair.after, self._size(pair.after)),
+            *((path, read_size(path)) for path in labels),
+        ):
+            if other != (height, width):
+                raise DataError(
+                    f"{path} is {other[1]} x {other[0]}, but {pair.before} is {width} x {height}. "
+                    "The files of a pair show one place: resample or replace one of them."
+                )
+        return height, width
+
+    def _size(self, path: Path) -> tuple[int, int]:
+        return read_size(path) if self.bands is None else band_size(path, self.bands)
+
     def _read(self, pair: PairFiles) -> tuple[Tensor, Tensor, Tensor]:
-        before, after, mask = _read_pair(pair)
+        """Decode a pair: (N, H, W) twice and the mask (H, W), or (3, H, W) with classes."""
+        before, after = (self._read_image(path) for path in (pair.before, pair.after))
+        mask = torch.from_numpy(read_mask(pair.label).astype(np.uint8))
         if self._tables is None:
             return before, after, mask
         assert pair.classes is not None, "`_tables` has refused pairs without classes"
@@ -252,26 +305,10 @@ class PairFolder(Dataset[tuple[Tensor, Tensor, Tensor, int]]):
         dates = [number[read_classes(path, own)] for path in pair.classes[:2]]
         return before, after, torch.stack([mask, *map(torch.from_numpy, dates)])
 
-    def _add_tiles(self, index: int, pair: PairFiles) -> None:
-        height, width = _common_size(pair)
-        tile = self.tile
-        if tile is None:
-            self.names.append(pair.name)
-            self.sizes.append((height, width))
-            self._tiles.append(_Tile(index, 0, 0))
-            return
-        if height % tile or width % tile:
-            raise DataError(
-                f"{pair.before} is {width} x {height}, which tiles of {tile} do not fill. Cut it "
-                "with `adadino prepare`, choose a size that divides it, or leave it whole "
-                "(tile=None)."
-            )
-        grid = height // tile, width // tile
-        for row in range(grid[0]):
-            for column in range(grid[1]):
-                self.names.append(tile_name(pair.name, row, column, grid))
-                self.sizes.append((tile, tile))
-                self._tiles.append(_Tile(index, row * tile, column * tile))
+    def _read_image(self, path: Path) -> Tensor:
+        if self.bands is not None:
+            return torch.from_numpy(read_bands(path, self.bands))
+        return torch.from_numpy(read_image(path)).permute(2, 0, 1).contiguous()  # (H, W, 3)
 
 
 def _find_all(roots: Sequence[Path | str], split: str | None) -> list[PairFiles]:
@@ -316,7 +353,7 @@ def _by_stem(folder: Path, root: Path | str) -> dict[str, Path]:
     found: dict[str, Path] = {}
     for path in sorted(folder.iterdir()):
         # Names that start with a dot are half-written files and what file managers leave behind.
-        if path.name.startswith(".") or not is_image(path.name):
+        if path.name.startswith(".") or not (is_image(path.name) or is_array(path.name)):
             continue
         if path.stem in found:
             raise DataError(
@@ -333,22 +370,3 @@ def _file_digest(path: Path) -> bytes:
             return hashlib.file_digest(file, "sha256").digest()
     except OSError as error:
         raise DataError(f"cannot read {path}: {error.strerror}. Restore the file.") from error
-
-
-def _common_size(pair: PairFiles) -> tuple[int, int]:
-    height, width = read_size(pair.before)
-    for path in (pair.after, pair.label, *(() if pair.classes is None else pair.classes[:2])):
-        if (other := read_size(path)) != (height, width):
-            raise DataError(
-                f"{path} is {other[1]} x {other[0]}, but {pair.before} is {width} x {height}. The "
-                "files of a pair show one place: resample or replace one of them."
-            )
-    return height, width
-
-
-def _read_pair(pair: PairFiles) -> tuple[Tensor, Tensor, Tensor]:
-    before, after = (
-        torch.from_numpy(read_image(path)).permute(2, 0, 1).contiguous()  # (H, W, 3) -> (3, H, W)
-        for path in (pair.before, pair.after)
-    )
-    return before, after, torch.from_numpy(read_mask(pair.label).astype(np.uint8))

@@ -195,7 +195,8 @@ def _scored(
     ours = {"minutes": seconds / 60}
     said = {}
     for root in dict.fromkeys(config.data.root):  # once, also what counts thrice in training
-        dataset = PairFolder(root, study.split, tile=config.data.tile, cache=config.data.cache)
+        data, bands = config.data, model.config.bands
+        dataset = PairFolder(root, study.split, tile=data.tile, cache=data.cache, bands=bands)
         scores = evaluate(model, dataset, protocol, device=device)
         name, f1, iou = Path(root).name, 100 * scores.confusion.f1, 100 * scores.confusion.iou
         ours |= {"f1": f1, "iou": iou, f"f1_{name}": f1, f"iou_{name}": iou}

@@ -119,6 +119,14 @@ def export(
 
 
 def _check(model: Detector, path: Path, options: ExportOptions, *, overwrite: bool) -> None:
+    if model.fits:
+        raise ConfigError(f"{model.config.peer} has no weights to export; predict with it by name.")
+    if model.config.bands.names or model.config.enlarge != 1:
+        raise ConfigError(
+            f"this model takes {model.config.bands.text}, enlarged {model.config.enlarge} times; "
+            "only models of red, green and blue at their own size are exported. Predict with the "
+            "checkpoint."
+        )
     if model.bscs is None and (options.k is not None or options.selection == "static"):
         raise ConfigError(
             f"{model.config.peer} has no FFN chunks to choose: leave k and selection out."

@@ -14,6 +14,7 @@ from torch import Tensor, nn
 
 from adadino.config import BSCSConfig, Config
 from adadino.model.backbone import Backbone
+from adadino.model.bands import BandStream
 from adadino.model.classes import ClassHead
 from adadino.model.cpgr import CPGR
 from adadino.model.detector import Detector, Normalize, Output
@@ -39,6 +40,7 @@ class AdaDINO(Detector):
         self.refiner = Refiner() if config.cpgr.refiner else None
         self.stream = Stream(config.cpgr.width) if config.stream.name == "lite0" else None
         self.classes = ClassHead(config) if config.classes.names else None
+        self.band_stream = BandStream(config.bands) if config.bands.names else None
         self.normalize = Normalize(config.backbone.mean, config.backbone.std)
 
     @property
@@ -62,7 +64,8 @@ class AdaDINO(Detector):
         """Find the change between two batches of images.
 
         Args:
-            before: First dates (B, 3, H, W), RGB in [0, 1]; any height and width.
+            before: First dates (B, 3, H, W), RGB in [0, 1], or the model's bands; any height and
+                width.
             after: Second dates, the same shape.
             k: FFN chunks to execute, if not the configuration's; all of them is the dense model.
             chunks: Chunks to execute in every block (blocks, k), instead of choosing them per
@@ -74,11 +77,28 @@ class AdaDINO(Detector):
         self, before: Tensor, after: Tensor, *, k: int | None, chunks: Tensor | None = None
     ) -> tuple[Encoding, Output]:
         """`forward`, and what lies between its halves: the tapped features."""
-        check_pair(before, after)
+        check_pair(before, after, self.config.bands.count)
         k = self.config.bscs.budget(k)
         images = self.pad(torch.cat((before, after)).float())
-        encoding = self.encoder(self.prepare(images), k=k, chunks=chunks)
-        return encoding, decode(self, encoding, images, (before.shape[-2], before.shape[-1]))
+        seen = self.see(images)
+        encoding = self.encoder(self.prepare(seen), k=k, chunks=chunks)
+        height, width = before.shape[-2:]
+        if seen is images:
+            return encoding, decode(self, encoding, images, (height, width))
+        output = decode(self, encoding, seen, (seen.shape[-2], seen.shape[-1]))
+        logits = F.avg_pool2d(output.logits, self.config.enlarge)
+        if self.band_stream is not None:
+            logits = self.band_stream(images, logits)
+        return encoding, output._replace(logits=logits[..., :height, :width])
+
+    def see(self, images: Tensor) -> Tensor:
+        """What the backbone sees of padded images: red, green and blue, enlarged if need be."""
+        bands, factor = self.config.bands, self.config.enlarge
+        if not bands.names and factor == 1:
+            return images
+        images = torch.stack([images[:, place] for place in bands.rgb], dim=1)
+        size = [factor * side for side in images.shape[-2:]]
+        return F.interpolate(images, size, mode="bilinear", align_corners=False)
 
     def pad(self, images: Tensor) -> Tensor:
         """Pad images (B, 3, H, W) to whole tokens."""
@@ -92,7 +112,7 @@ class AdaDINO(Detector):
     def components(self) -> dict[str, nn.Module]:
         """The parts by the paper's names (cpgr with the refiner), and those beyond it if any."""
         cpgr = [self.decoder] + ([self.refiner] if self.refiner is not None else [])
-        parts = {"stream": self.stream, "classes": self.classes}
+        parts = {"stream": self.stream, "bands": self.band_stream, "classes": self.classes}
         return {
             "backbone": self.encoder.backbone,
             "cgla": self.encoder.cgla,

@@ -71,6 +71,8 @@ class Detector(nn.Module):
 
     backbone_path: ClassVar[str | None] = None
     """Where in the model the DINOv3 backbone is; None for a model without one."""
+    fits: ClassVar[bool] = False
+    """Whether it judges a scene by the scene's own statistics, and learns nothing before."""
     sizes: Sizes = Sizes()
     """How images and maps are padded, cut and resized; an exported model has another way."""
 
@@ -141,14 +143,16 @@ class Detector(nn.Module):
         """Probability of change of every pixel of one pair.
 
         Args:
-            before: The first date: array, tensor, PIL image or path.
+            before: The first date: array, tensor, PIL image or path; of a model with bands of its
+                own, an array of them (N, H, W) in 0..1.
             after: The second date, of the same size.
             k: FFN chunks to execute, if not the configuration's; AdaDINO only.
 
         Returns:
             An array (H, W) in [0, 1].
         """
-        images = (to_tensor(before, "before"), to_tensor(after, "after"))
+        count = self.config.bands.count
+        images = (to_tensor(before, "before", count), to_tensor(after, "after", count))
         training = self.training
         self.eval()
         try:

@@ -20,13 +20,14 @@ if TYPE_CHECKING:
 ImageLike: TypeAlias = "NDArray[np.generic] | Tensor | Image | str | PathLike[str]"
 
 
-def to_tensor(image: ImageLike, name: str) -> Tensor:
-    """Turn one image into a float32 tensor (3, H, W) in [0, 1].
+def to_tensor(image: ImageLike, name: str, bands: int = 3) -> Tensor:
+    """Turn one image into a float32 tensor (bands, H, W) in [0, 1].
 
     Args:
         image: A path; a PIL image; or an array or tensor, (H, W, 3) or (3, H, W), uint8 in 0..255
             or floating point in 0..1.
         name: What to call it in a message: "before" or "after".
+        bands: How many the model takes; of others than 3, arrays (bands, H, W) alone are taken.
 
     Raises:
         InputError: It cannot be read, has the wrong shape or type, or holds NaN or infinity.
@@ -43,15 +44,16 @@ def to_tensor(image: ImageLike, name: str) -> Tensor:
         except TypeError as error:
             kind = getattr(image, "dtype", type(image).__name__)
             raise InputError(f"{name} is {kind}: give uint8 or floating-point pixels.") from error
-    return _checked(array, name)
+    return _checked(array, name, bands)
 
 
-def check_pair(before: Tensor, after: Tensor) -> None:
-    """Refuse two batches (B, 3, H, W) that the model cannot compare, naming what differs."""
+def check_pair(before: Tensor, after: Tensor, bands: int = 3) -> None:
+    """Refuse two batches (B, bands, H, W) that the model cannot compare, naming what differs."""
     for name, image in (("before", before), ("after", after)):
-        if image.ndim != 4 or image.shape[1] != 3:
+        if image.ndim != 4 or image.shape[1] != bands:
             raise InputError(
-                f"{name} has shape {tuple(image.shape)}: the model takes (batch, 3, height, width)."
+                f"{name} has shape {tuple(image.shape)}: the model takes (batch, {bands}, height, "
+                "width)."
             )
         if not image.is_floating_point():
             raise InputError(f"{name} is {image.dtype}: the model takes floating point in 0..1.")
@@ -90,14 +92,21 @@ def _read(path: Path, name: str) -> Tensor:
         ) from error
 
 
-def _checked(image: Tensor, name: str) -> Tensor:
-    if image.ndim != 3 or 3 not in (image.shape[0], image.shape[-1]):
+def _checked(image: Tensor, name: str, bands: int) -> Tensor:
+    if bands != 3 and (image.ndim != 3 or image.shape[0] != bands):
+        raise InputError(
+            f"{name} has shape {tuple(image.shape)}: the model takes its {bands} bands in 0..1, "
+            f"({bands}, H, W)."
+        )
+    if bands == 3 and (image.ndim != 3 or 3 not in (image.shape[0], image.shape[-1])):
         raise InputError(
             f"{name} has shape {tuple(image.shape)}: give three channels, (H, W, 3) or (3, H, W)."
         )
     if 0 in image.shape:
         raise InputError(f"{name} is empty: shape {tuple(image.shape)}; give at least one pixel.")
-    if image.shape[-1] == 3:  # a 3 x W x 3 image is taken as H x W x 3, as Pillow gives it
+    if (
+        bands == 3 and image.shape[-1] == 3
+    ):  # a 3 x W x 3 image is taken as H x W x 3, as Pillow gives it
         image = image.permute(2, 0, 1)
     if image.dtype == torch.uint8:
         return image.float() / 255

@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING, Any
 
 from adadino.config import Config, StreamConfig, preset
 from adadino.errors import ConfigError
-from adadino.peers.registry import PEERS, PeerSpec, find_peer
+from adadino.peers.registry import FREE, PEERS, PeerSpec, find_peer
 
 if TYPE_CHECKING:
     from adadino.model.backbone import Backbone
     from adadino.peers.base import Peer
 
-__all__ = ["PEERS", "PeerSpec", "build_peer", "find_peer", "takes"]
+__all__ = ["FREE", "PEERS", "PeerSpec", "build_peer", "find_peer", "takes"]
 
 
 def build_peer(name: str, config: Config | None = None, backbone: Backbone | None = None) -> Peer:

@@ -368,12 +368,37 @@ PEERS: dict[str, PeerSpec] = {spec.name: spec for spec in _ALL}
 """The comparators by name, in the order of the tables."""
 
 
+FREE = {
+    spec.name: spec
+    for spec in (
+        PeerSpec(
+            "cva",
+            "CVA",
+            "The length of the difference of z-scored bands, parted by Otsu's threshold.",
+            "W. A. Malila, LARS 1980",
+            "free.ChangeVector",
+        ),
+        PeerSpec(
+            "irmad",
+            "IR-MAD",
+            "Iteratively reweighted canonical correlations of the dates, parted by Otsu's "
+            "threshold.",
+            "A. A. Nielsen, IEEE TIP 2007",
+            "free.IRMAD",
+        ),
+    )
+}
+"""Peers that need no training, for any bands: every command that predicts takes them by name."""
+
+
 def find_peer(name: str) -> PeerSpec:
     """A comparator by its name.
 
     Raises:
         ConfigError: There is no such peer.
     """
+    if name in FREE:
+        return FREE[name]
     if name not in PEERS:
-        raise ConfigError(f"unknown peer {name!r}; there are {', '.join(PEERS)}.")
+        raise ConfigError(f"unknown peer {name!r}; there are {', '.join([*PEERS, *FREE])}.")
     return PEERS[name]

@@ -82,8 +82,10 @@ class OnnxForward:
     """Runs an exported model over tiles; a `runner.Runner`."""
 
     chooses = False
+    fits = False
     chunks = None
     classes = None
+    wanted = None
     threads = 1  # onnxruntime has threads of its own
 
     def __init__(self, model: ExportedModel, *, tile: int, engine: str) -> None:
@@ -120,6 +122,9 @@ class OnnxForward:
             )
             self.warnings.append(text)
             warnings.warn(text, AdaDINOWarning, stacklevel=2)
+
+    def fit(self, before: NDArray[np.float32], after: NDArray[np.float32]) -> None:
+        """Do nothing: an exported model has learnt."""
 
     def choose_chunks(self, sample: Sequence[Images]) -> None:
         """Do nothing: the file chooses."""

@@ -15,7 +15,7 @@ import hashlib
 import warnings
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
-from typing import TYPE_CHECKING, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Literal, NamedTuple, TypeVar
 
 import torch
 from torch import Tensor
@@ -24,6 +24,7 @@ from adadino import schema
 from adadino.engine import for_inference
 from adadino.errors import AdaDINOError, MemoryWarning
 from adadino.model.bscs import top_chunks_by_block
+from adadino.peers.free import TrainingFree
 from adadino.runtime.devices import choose_device
 from adadino.runtime.protocol import EngineName, Images, Selection
 
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
+    from adadino.bands import BandsConfig
     from adadino.config import ClassesConfig
     from adadino.model.detector import Detector, Output
 
@@ -89,6 +91,11 @@ class Forward:
         self.batch = 1
         self.warnings: list[str] = []
         self.stride, self.domain = network.stride, network.domain
+        self.fits = network.fits
+        bands = network.config.bands
+        self.wanted: BandsConfig | Literal["all"] | None = bands if bands.names else None
+        if self.fits:
+            self.wanted = "all"
         self.kind = " ".join(filter(None, (self.device.type, self.engine)))
         self.threads = torch.get_num_threads()
 
@@ -107,6 +114,11 @@ class Forward:
             "ADADINO_SELECTION": self._selection if ours else None,
             "ADADINO_TEMPERATURE": None if self.model.temperature == 1 else self.model.temperature,
         }
+
+    def fit(self, before: NDArray[np.float32], after: NDArray[np.float32]) -> None:
+        """Take the statistics of a scene, for a model that judges by them."""
+        assert isinstance(self.network, TrainingFree)
+        self.network.fit(*(torch.from_numpy(date).to(self.device) for date in (before, after)))
 
     @property
     def chooses(self) -> bool:
@@ -216,7 +228,7 @@ class Forward:
     def _measured_batch(self) -> int:
         """How many tiles fit the free memory, from what one takes."""
         side = self._tile
-        blank = torch.zeros(1, 3, side, side, device=self.device)
+        blank = torch.zeros(1, self.network.config.bands.count, side, side, device=self.device)
         # A graph would keep its memory, and the second pass would seem to take none.
         for _ in range(2):  # the first pass also loads kernels
             held = torch.cuda.memory_allocated(self.device)

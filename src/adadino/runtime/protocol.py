@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
+    from adadino.bands import BandsConfig
     from adadino.config import ClassesConfig
     from adadino.domain import Domain
 
@@ -21,7 +22,7 @@ class Images(NamedTuple):
     """A tile's two images, holes filled and edges reflected."""
 
     before: NDArray[np.generic]
-    """(3, size, size), float32 in 0..1, or uint8."""
+    """(bands, size, size), float32 in 0..1, or uint8."""
     after: NDArray[np.generic]
     valid: NDArray[np.bool_]
     """(h, w): the pixels of the tile's window that have data."""
@@ -54,12 +55,19 @@ class Runner(Protocol):
     """What the side of a tile must be a multiple of."""
     kind: str
     """The kind of device, and the engine's precision there: cpu, cuda, cuda bf16."""
+    wanted: BandsConfig | Literal["all"] | None
+    """The bands it takes: its own, all there are, or None for red, green and blue."""
+    fits: bool
+    """Whether it judges a scene by the statistics of the whole, and needs `fit` first."""
     threads: int
     """Threads that a worker must run for the same bits on the CPU."""
 
     @property
     def chooses(self) -> bool:
         """Whether chunks are to be chosen from a sample of tiles first."""
+
+    def fit(self, before: NDArray[np.float32], after: NDArray[np.float32]) -> None:
+        """Take the statistics of a scene from a sample of its pixels (N, n)."""
 
     def choose_chunks(self, sample: Sequence[Images]) -> None:
         """Choose the chunks."""

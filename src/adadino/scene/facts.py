@@ -87,7 +87,8 @@ def used_lines(used: Mapping[str, Any]) -> Iterator[str]:
         ends = (
             "-".join(f"{value:g}" for value in pair) for pair in zip(*stretch.values(), strict=True)
         )
-        yield f"values from black to white: red, green, blue {', '.join(ends)}"
+        bands = "red, green, blue " if len(stretch["low"]) == 3 else "each band "
+        yield f"values from black to white: {bands}{', '.join(ends)}"
     if used["resolution_m"] is not None:
         yield f"ground resolution: {used['resolution_m']:.3g} m"
     if used["dates"] is not None:

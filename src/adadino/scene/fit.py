@@ -98,7 +98,7 @@ def _readable(reader: PairReader, windows: Iterable[Window]) -> Iterator[PairWin
     """Windows of the pair; what is damaged is reported when it is predicted."""
     for window in windows:
         with suppress(InputError):
-            yield reader.read(window)
+            yield reader.read_visible(window)
 
 
 def _is_constant(windows: Iterable[PairWindow], role: str) -> bool:

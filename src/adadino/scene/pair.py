@@ -19,6 +19,7 @@ from adadino.errors import (
     InputError,
     RegistrationWarning,
 )
+from adadino.geo.read.bands import Wanted
 from adadino.geo.read.dates import Moment, both_taken
 from adadino.geo.read.raster import open_pair
 from adadino.geo.read.reader import PairReader
@@ -60,6 +61,7 @@ def open_dates(
     extent: Extent | None = None,
     names: tuple[str, str] | None = None,
     open_file: OpenFile = open_dataset,
+    wanted: Wanted = None,
 ) -> Iterator[OpenDates]:
     """Open the dates on one grid, registered if that was asked for and can be trusted.
 
@@ -70,12 +72,13 @@ def open_dates(
         extent: Where and when; everywhere if None.
         names: What the user calls the dates, if not by their paths.
         open_file: How the files are opened.
+        wanted: What the model takes; see `Runner.wanted`.
     """
     paths = str(before), str(after)
     extent = extent or Extent()
     kinds: dict[str, Any] = {"bands": options.bands, "scale": options.scale, "gsd": options.gsd}
     kinds |= {"interest": extent.interest, "masks": extent.mask}
-    kinds |= {"names": names, "open_file": open_file}
+    kinds |= {"names": names, "open_file": open_file, "wanted": wanted}
     with ExitStack() as stack:
         # In bytes. GDAL's own default, a share of the machine's memory, would be most of what is
         # used here; much less, and it would decode blocks again for every tile.
@@ -87,7 +90,9 @@ def open_dates(
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
             shift = estimate_shift(
-                lambda row, col, height, width: reader.read(Window(col, row, width, height)),
+                lambda row, col, height, width: reader.read_visible(
+                    Window(col, row, width, height)
+                ),
                 reader.grid,
             )
         registered = options.register and shift.reliable
@@ -118,6 +123,7 @@ def reopen_dates(
     stretch: Stretch,
     shift: Shift,
     registered: bool,
+    wanted: Wanted = None,
 ) -> Iterator[OpenDates]:
     """Open dates of which stretch and shift are known, as `open_dates` left them; say nothing."""
     paths = str(before), str(after)
@@ -128,7 +134,7 @@ def reopen_dates(
             warnings.simplefilter("ignore", AdaDINOWarning)  # said when it was first opened
             reader = open_pair(
                 *paths, bands=options.bands, scale=options.scale, shift=moved, stretch=stretch,
-                gsd=options.gsd,
+                gsd=options.gsd, wanted=wanted,
             )  # fmt: skip
         moments = both_taken(*paths)
         yield OpenDates(*paths, paths, stack.enter_context(reader), shift, registered, (), moments)
@@ -140,7 +146,7 @@ def _infrared(
     first, second = (bands.nir for bands in reader.bands)
     if first is None or first != second:
         return None
-    return partial(opener, bands=(first,), scale=None, stretch=BYTES)
+    return partial(opener, bands=(first,), scale=None, stretch=BYTES, wanted=None)
 
 
 def _remarks(reader: PairReader, moments: tuple[Moment, Moment] | None) -> Iterator[AdaDINOWarning]:

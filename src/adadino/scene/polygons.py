@@ -139,7 +139,7 @@ def _look(mask: Any, journal: Journal, pair: OpenDates) -> _Seen:
 
 
 def _brighter(reader: PairReader, window: Window) -> NDArray[np.float64]:
-    before, after, _ = reader.read(window)
+    before, after, _ = reader.read_visible(window)
     change: NDArray[np.float64] = (after - before).mean(axis=0, dtype=np.float64)
     return change
 
@@ -148,7 +148,9 @@ def _greener(reader: PairReader, infrared: PairReader, window: Window) -> NDArra
     """How much the NDVI rose."""
     visible, beyond = reader.read_raw(window), infrared.read_raw(window)
     index = []
-    for red, near in ((visible.before[0], beyond.before[0]), (visible.after[0], beyond.after[0])):
+    red_of = [bands.rgb[0] for bands in reader.bands]
+    reds = visible.before[red_of[0]], visible.after[red_of[1]]
+    for red, near in zip(reds, (beyond.before[0], beyond.after[0]), strict=True):
         total = (near + red).astype(np.float64)
         index.append(np.where(total > 0, (near - red) / np.where(total > 0, total, 1), 0))
     return index[1] - index[0]

@@ -133,7 +133,15 @@ def predict_scene(
                 "the model tells where something changed, not what into: leave --classes out, or "
                 "give a model that was trained with classes (docs/how-to/classes.md)."
             )
-        dates = open_dates(before, after, options, extent=extent, names=names, open_file=open_file)
+        dates = open_dates(
+            before,
+            after,
+            options,
+            extent=extent,
+            names=names,
+            open_file=open_file,
+            wanted=forward.wanted,
+        )
         pair = stack.enter_context(dates)
         fit = check_scene(pair, forward, options)
         targets.check_grid(pair.reader.grid)

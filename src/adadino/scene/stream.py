@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from adadino.errors import WeightsError
+from adadino.geo.read.raster import valid_pixels
 from adadino.geo.read.reader import PairReader
 from adadino.geo.tile.blend import Blender, blend_weight
 from adadino.geo.tile.tiles import Tile, TilePlan
@@ -132,6 +133,8 @@ def fill(journal: Journal, stream: SceneStream, progress: Report | None) -> None
     height, width = journal.shape
     if journal.done == height:
         return
+    if stream.forward.fits:
+        stream.forward.fit(*valid_pixels(stream.reader))
     chosen = journal.facts.get("chosen")
     if chosen is not None:
         stream.forward.resume(**chosen)

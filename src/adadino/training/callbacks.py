@@ -116,7 +116,9 @@ class Keeper(pl.Callback):
             truth = change_of(mask[None])[0].numpy().astype(bool)
             grey = np.repeat((255 * probability).astype(np.uint8)[..., None], 3, axis=2)
             errors = pictures.error_map(probability >= 0.5, truth)
-            images = [image.permute(1, 2, 0).numpy() for image in (before, after)]
+            images = [
+                pictures.shown(image.numpy(), model.config.bands.rgb) for image in (before, after)
+            ]
             rows.append([*images, grey, errors])
         model.train(training)
         if path is not None:

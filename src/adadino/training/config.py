@@ -12,7 +12,7 @@ from adadino import schema
 from adadino.config import PRESETS, Config, preset
 from adadino.data.augment import AugmentConfig
 from adadino.errors import ConfigError
-from adadino.peers import find_peer, takes
+from adadino.peers import FREE, find_peer, takes
 from adadino.source import read_settings
 
 
@@ -232,6 +232,11 @@ class RunConfig:
             raise ConfigError(
                 "train.part=classes trains the head of the classes, and the model has none; name "
                 "them with --classes, or leave the setting out."
+            )
+        if self.model.peer in FREE:
+            raise ConfigError(
+                f"{self.model.peer} has nothing to train: predict with it by its name, --model "
+                f"{self.model.peer}."
             )
         for name in ("compile", "checkpointing", "teacher", "bscs_anneal", "adapter_lr"):
             used = getattr(self.train, name) != getattr(TrainConfig, name)

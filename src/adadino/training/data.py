@@ -6,6 +6,7 @@ would have to be carried over.
 
 from __future__ import annotations
 
+import dataclasses
 import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -18,7 +19,8 @@ from torch.utils.data import DataLoader, Sampler
 
 from adadino.build import kind_of
 from adadino.config import ClassesConfig
-from adadino.data.folder import PairFolder, Place
+from adadino.data.bands import with_limits
+from adadino.data.folder import PairFolder, Place, find_pairs
 from adadino.data.prepare.splits import ranked
 from adadino.errors import ConfigError, DataError, TrainingError
 from adadino.training.config import RunConfig
@@ -61,6 +63,30 @@ def open_splits(config: RunConfig) -> dict[str, PairFolder]:
     return sets
 
 
+def scaled(config: RunConfig) -> RunConfig:
+    """A run whose bands have their limits: percentiles of its training images, if none are given.
+
+    Raises:
+        DataError: An image cannot be read, or lacks a band.
+    """
+    bands, data = config.model.bands, config.data
+    if bands.is_scaled or not any(data.root):
+        return config
+    split = "train" if data.fold is None else None
+    roots = dict.fromkeys(data.root)
+    folders = [(root, split) for root in roots]
+    if data.fold is not None:  # a fold holds out scenes; what is brought to 0..1 may know them
+        folders = [
+            (root, part)
+            for root in roots
+            for part in ("train", "val")
+            if (Path(root) / part).is_dir()
+        ]
+    pairs = [pair for root, part in folders for pair in find_pairs(root, part)]
+    limits = with_limits(bands, [path for pair in pairs for path in (pair.before, pair.after)])
+    return dataclasses.replace(config, model=dataclasses.replace(config.model, bands=limits))
+
+
 def _splits(config: RunConfig) -> dict[str, PairFolder]:
     """The splits as they lie in the folders."""
     data = config.data
@@ -70,7 +96,14 @@ def _splits(config: RunConfig) -> dict[str, PairFolder]:
         roots["val"] = tuple(dict.fromkeys(data.root))
         _refuse_missing(roots["val"])
     return {
-        split: PairFolder(root, split, tile=data.tile, cache=data.cache, classes=_classes(config))
+        split: PairFolder(
+            root,
+            split,
+            tile=data.tile,
+            cache=data.cache,
+            bands=config.model.bands,
+            classes=_classes(config),
+        )
         for split, root in roots.items()
     }
 
@@ -93,7 +126,13 @@ def _folds(config: RunConfig) -> dict[str, PairFolder]:
         for folder in (Path(root) / "train", Path(root) / "val")
         if folder.is_dir()
     ]
-    pool = PairFolder(folders, tile=data.tile, cache=data.cache, classes=_classes(config))
+    pool = PairFolder(
+        folders,
+        tile=data.tile,
+        cache=data.cache,
+        bands=config.model.bands,
+        classes=_classes(config),
+    )
     scenes = [re.sub(r"_\d+_\d+$", "", Path(name).name) for name in pool.names]
     order = ranked(set(scenes), 0)
     if len(order) < parts:

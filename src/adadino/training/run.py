@@ -30,7 +30,7 @@ from adadino.peers import find_peer
 from adadino.reporting.card import run_card
 from adadino.training.callbacks import AtomicCheckpointIO, Bar, Keeper, Reporter
 from adadino.training.config import RunConfig, TrainConfig
-from adadino.training.data import PairData, open_splits
+from adadino.training.data import PairData, open_splits, scaled
 from adadino.training.domain import domain_of
 from adadino.training.folder import (
     CARD,
@@ -92,6 +92,7 @@ def train(
     given = config
     if not overwrite:
         config = same_update(folder, config)
+    config = scaled(config)
     sets = open_splits(config)
     trainer = _trainer(config, sets.get("val"), folder, quiet=quiet, device=device)
     # Lightning starts this command again for every further device; one of them writes and warns.

@@ -65,6 +65,9 @@ def start_from(source: str, config: Config) -> Detector:
         if not trained.config.classes.names:  # a head that it has not begins as a new one
             tensors |= {n: t for n, t in wanted.items() if n.startswith(CLASSES)}
             model.temperature, model.domain = trained.temperature, trained.domain
+        if config.bands.names and not trained.config.bands.names:
+            # The new stream adds nothing yet: the model begins as the trained one.
+            tensors |= {name: wanted[name] for name in wanted if name.startswith("band_stream.")}
         for name in tensors.keys() | wanted.keys():
             have, need = (tuple(s[name].shape) if name in s else None for s in (tensors, wanted))
             if have != need:

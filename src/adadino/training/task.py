@@ -50,7 +50,8 @@ class ChangeTask(pl.LightningModule):
     def __init__(self, model: Detector, config: RunConfig) -> None:
         super().__init__()
         self.model, self.config = model, config
-        self.augment = Augment(config.augment)
+        bands = config.model.bands
+        self.augment = Augment(config.augment, bands=len(bands.names) or None)
         self.steps: dict[int | None, Step] = {}
         """The step of each budget k, None for a peer. A dict does not register the model again."""
         self.losses: list[LossParts] = []
@@ -301,5 +302,5 @@ def seeded(*numbers: int) -> torch.Generator:
 
 
 def to_float(image: Tensor) -> Tensor:
-    """uint8 (B, 3, H, W) to float32 in [0, 1], on the image's device."""
-    return image.float() / 255
+    """uint8 (B, 3, H, W) to float32 in [0, 1], on the image's device; floats lie there already."""
+    return image.float() / 255 if image.dtype == torch.uint8 else image.float()

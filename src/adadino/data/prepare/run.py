@@ -66,7 +66,8 @@ def prepare(
     where the source has changed since. A finished set is only compared with its manifest.
 
     Args:
-        name: `levir-cd`, `levir-cd-plus`, `whu-cd`, `sysu-cd`, `clcd`, or `folder` for any tree;
+        name: `levir-cd`, `levir-cd-plus`, `whu-cd`, `sysu-cd`, `clcd`, `oscd` (whole scenes of
+            all bands; the other settings have no meaning for it), or `folder` for any tree;
             `second`, or `from-to` for any tree whose labels are from-to codes.
         source: The downloaded folder or zip; zips in a folder or in a zip are read as well.
         dest: Where the prepared set goes.
@@ -83,21 +84,25 @@ def prepare(
         DataError: If the source or `dest` is not as it must be, a finished set was damaged, or
             the counts differ.
     """
+    if name == "oscd":  # whole scenes of many bands, which are not cut
+        from adadino.data.prepare.oscd import prepare_oscd
+
+        return prepare_oscd(source, dest, overwrite=overwrite, progress=progress)
     benchmark, variant = lookup(name, variant)
     if tile < 1:
         raise ConfigError(f"tile = {tile} is not a size. Use a positive number, such as 256.")
     codes = _codes(name, benchmark, classes)
     source, dest = Path(source), Path(dest)
-    _check_places(source, dest)
+    check_places(source, dest)
     with Source(source, scratch=dest) as opened:
         settings = Settings(name, variant, tile, seed, _digest(opened, codes))
-        found = None if overwrite else _finished(dest, settings)
+        found = None if overwrite else finished(dest, settings)
         if found is None or _is_remnant(dest, settings):
             plans, notes = _plan(opened, benchmark, settings)
             _check_counts(_planned(plans), benchmark, settings, strict=strict)
             with sole_writer(dest / MANIFEST, "preparation"):
                 # Once more: another process may have finished it while this one made its plans.
-                found = None if overwrite else _finished(dest, settings)
+                found = None if overwrite else finished(dest, settings)
                 if found is None:
                     anew = overwrite or _source_changed(dest, settings)
                     staging = stage(dest, _as_text(settings), anew=anew)
@@ -107,7 +112,7 @@ def prepare(
                         if codes is not None:
                             write_atomic(staging / TABLE, table_text(codes.classes))
                         _manifest(plans, notes, staging, benchmark, settings, source).save(staging)
-                    return _publish(staging, dest)
+                    return publish_set(staging, dest)
                 if _is_remnant(dest, settings):
                     remove(dest / STAGING)
         _check_whole(opened, dest, benchmark, settings)
@@ -136,7 +141,7 @@ def _digest(source: Source, codes: Codes | None) -> str:
     return hashlib.sha256(f"{source.digest()}{codes!r}".encode()).hexdigest()[:16]
 
 
-def _publish(staging: Path, dest: Path) -> Manifest:
+def publish_set(staging: Path, dest: Path) -> Manifest:
     """Move a whole set to its place, and say so if a split is a copy of another."""
     made = Manifest.load(staging)
     publish(staging, dest, made.splits)
@@ -144,7 +149,8 @@ def _publish(staging: Path, dest: Path) -> Manifest:
     return made
 
 
-def _check_places(source: Path, dest: Path) -> None:
+def check_places(source: Path, dest: Path) -> None:
+    """Refuse a destination that is a file, or lies inside the source or around it."""
     if dest.exists() and not dest.is_dir():
         raise DataError(f"the destination {dest} is a file. Choose a folder.")
     here, there = source.resolve(), dest.resolve()
@@ -155,7 +161,7 @@ def _check_places(source: Path, dest: Path) -> None:
         )
 
 
-def _finished(dest: Path, settings: Settings) -> Manifest | None:
+def finished(dest: Path, settings: Settings) -> Manifest | None:
     """The manifest of a set that is already there, or None where there is nothing in the way."""
     if (dest / MANIFEST).exists():
         manifest = Manifest.load(dest)

@@ -15,10 +15,12 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import Any
 
+import numpy as np
 from affine import Affine
 from rasterio.enums import Resampling
 from rasterio.windows import Window
 
+from adadino.bands import BandsConfig
 from adadino.errors import (
     AdaDINOWarning,
     BandWarning,
@@ -30,7 +32,7 @@ from adadino.errors import (
 )
 from adadino.geo.grid import Grid, Match, match
 from adadino.geo.polygons.measure import to_metres
-from adadino.geo.read.bands import Bands
+from adadino.geo.read.bands import Bands, Wanted
 from adadino.geo.read.clouds import CloudMask, read_rule
 from adadino.geo.read.interest import Interest
 from adadino.geo.read.reader import PairReader, PairWindow
@@ -45,6 +47,8 @@ from adadino.geo.read.source import (
 )
 from adadino.geo.read.stretch import (
     BYTES,
+    PERCENTILES,
+    Pixels,
     Stretch,
     all_windows,
     collect,
@@ -71,6 +75,7 @@ def open_pair(
     masks: Sequence[str] = (),
     names: tuple[str, str] | None = None,
     open_file: OpenFile = open_dataset,
+    wanted: Wanted = None,
 ) -> PairReader:
     """Open two images of one place as a pair on `before`'s grid; use it in a `with` statement.
 
@@ -88,17 +93,25 @@ def open_pair(
         masks: Rasters of clouds and shadows of either date, as `clouds.read_rule` takes them.
         names: What to call the images in messages, if not by their paths.
         open_file: How every thread opens an image.
+        wanted: The bands of the model, and what becomes 0 and 1 in them, if it does not take red,
+            green and blue.
 
     Raises:
         InputError: If an image cannot be read or the two cannot be compared.
         ConfigError: If a setting makes no sense.
     """
     _check_numbers(scale, shift)
+    known = stretch
     names = names or (str(before), str(after))
     how: list[dict[str, Any]] = [{"name": name, "open_file": open_file} for name in names]
-    before_grid, before_bands = describe(before, "before", bands, **how[0])
-    after_grid, after_bands = describe(after, "after", bands, **how[1])
-    if scale is None and before_bands.is_uint8 != after_bands.is_uint8:
+    before_grid, before_bands = describe(before, "before", bands, wanted=wanted, **how[0])
+    after_grid, after_bands = describe(after, "after", bands, wanted=wanted, **how[1])
+    _check_same(names, before_bands, after_bands)
+    if (
+        scale is None
+        and not isinstance(wanted, BandsConfig)
+        and before_bands.is_uint8 != after_bands.is_uint8
+    ):
         raise InputError(
             f"only one of {names[0]} and {names[1]} holds bytes (uint8), so their values are not "
             "on one scale; convert one of them, or give --scale MIN,MAX for both."
@@ -110,10 +123,16 @@ def open_pair(
     for warning in found:
         warnings.warn(warning, stacklevel=2)
     scene = resampled_grid(meeting.grid, gsd)
-    wanted = None if interest is None else interest(scene)
-    part = Window(0, 0, scene.width, scene.height) if wanted is None else wanted.window
+    area = None if interest is None else interest(scene)
+    part = Window(0, 0, scene.width, scene.height) if area is None else area.window
     first, second = _places(before_grid, meeting, scene, part, shift, gsd=gsd)
     clouds = tuple(CloudMask(*read_rule(mask), scene, part, open_file=open_file) for mask in masks)
+    count = len(before_bands.indexes)
+    if scale is not None:
+        stretch = stretch or Stretch.between(*scale, count)
+    elif isinstance(wanted, BandsConfig):
+        stretch = stretch or Stretch(*wanted.limits)
+    fit = stretch is None and not (wanted is None and before_bands.is_uint8)
     reader = PairReader(
         (
             partial(Source, before, before_bands, **first, **how[0]),
@@ -123,13 +142,13 @@ def open_pair(
         own_grids=(before_grid, after_grid),
         bands=chosen,
         warped="warp" in first or "warp" in second,
-        stretch=stretch or (BYTES if scale is None else Stretch.between(*scale)),
-        interest=wanted,
+        stretch=stretch or BYTES,
+        interest=area,
         masks=clouds,
         warnings=found,
     )
-    if stretch is None:
-        _look(reader, fit=scale is None and not before_bands.is_uint8)
+    if known is None:
+        _look(reader, fit=fit, clip=wanted is None)
     return reader
 
 
@@ -187,11 +206,11 @@ def _moved(window: Window, by: Window) -> Window:
     return Window(column, row, window.width, window.height)
 
 
-def _look(reader: PairReader, *, fit: bool) -> None:
+def _look(reader: PairReader, *, fit: bool, clip: bool) -> None:
     """Read samples: to fit the joint stretch, or only to see that something is valid."""
     try:
         if fit:
-            reader.stretch = _joint_stretch(reader)
+            reader.stretch = _joint_stretch(reader, clip=clip)
         elif not any(window.valid.any() for window in _everywhere(reader)):
             raise _nothing(reader)
     except BaseException:
@@ -199,14 +218,27 @@ def _look(reader: PairReader, *, fit: bool) -> None:
         raise
 
 
-def _joint_stretch(reader: PairReader) -> Stretch:
+def _joint_stretch(reader: PairReader, *, clip: bool) -> Stretch:
     size = reader.grid.width, reader.grid.height
-    before, after = collect(_wanted(reader, sample_windows(*size)))
+    count = len(reader.bands[0].indexes)
+    before, after = collect(_wanted(reader, sample_windows(*size)), count)
     if before.size == 0:  # the valid pixels may all lie between the sample's windows
-        before, after = collect(_wanted(reader, all_windows(*size)))
+        before, after = collect(_wanted(reader, all_windows(*size)), count)
     if before.size == 0:
         raise _nothing(reader)
-    return fit_stretch(before, after)
+    # Statistics of a whole scene need its brightest pixels, too.
+    return fit_stretch(before, after, PERCENTILES if clip else (0.0, 100.0))
+
+
+def valid_pixels(reader: PairReader) -> tuple[Pixels, Pixels]:
+    """A sample of the wanted pixels (N, n) of both dates in 0..1, all of a small scene."""
+    size = reader.grid.width, reader.grid.height
+    before, after = collect(_wanted(reader, sample_windows(*size)), len(reader.bands[0].indexes))
+    low, high = (
+        np.array(each, np.float32)[:, None] for each in (reader.stretch.low, reader.stretch.high)
+    )
+    first, second = (np.clip((date - low) / (high - low), 0, 1) for date in (before, after))
+    return first, second
 
 
 def _everywhere(reader: PairReader) -> Iterator[PairWindow]:
@@ -240,6 +272,15 @@ def _check_numbers(scale: tuple[float, float] | None, shift: tuple[float, float]
         raise ConfigError(f"shift {shift} must be two finite numbers of pixels.")
 
 
+def _check_same(names: tuple[str, str], before: Bands, after: Bands) -> None:
+    """Refuse dates of which all bands are compared and which have different ones."""
+    if len(before.indexes) != len(after.indexes):
+        raise InputError(
+            f"{names[0]} has {len(before.indexes)} bands and {names[1]} {len(after.indexes)}, so "
+            "they cannot be compared band by band; name those that both have with --bands."
+        )
+
+
 def _warnings(
     names: tuple[str, str], bands: tuple[Bands, Bands], meeting: Match, *, same: bool
 ) -> Iterator[AdaDINOWarning]:
@@ -252,6 +293,11 @@ def _warnings(
         yield BandWarning(
             f"{' and '.join(single)}: one band stands in for red, green and blue; the model was "
             "made for colour."
+        )
+    if placed := by_choice.get("by place"):
+        yield BandWarning(
+            f"{' and '.join(placed)}: nothing in the file says which bands it has, so they are "
+            f"taken as {', '.join(bands[0].names)}, in this order; name them with --bands."
         )
     if guessed := by_choice.get("guessed"):
         taken = next(each for each in bands if each.chosen == "guessed").indexes

@@ -32,8 +32,8 @@ Bytes = NDArray[np.uint8]  # (3, h, w)
 class PairWindow(NamedTuple):
     """A window of both dates."""
 
-    before: NDArray[np.float32]  # (3, h, w) in 0..1
-    after: NDArray[np.float32]  # (3, h, w) in 0..1
+    before: NDArray[np.float32]  # (N, h, w) in 0..1: red, green, blue, or the model's bands
+    after: NDArray[np.float32]  # the same
     valid: NDArray[np.bool_]  # (h, w): on both dates
 
 
@@ -101,6 +101,17 @@ class PairReader:
         before, after = self.stretch(before), self.stretch(after)
         _clear(valid, before, after)
         return PairWindow(before, after, valid)
+
+    def read_visible(self, window: Window) -> PairWindow:
+        """Read a window as `read` does, red, green and blue alone."""
+        seen = self.read(window)
+        if len(seen.before) == 3 and self.bands[0].rgb == (0, 1, 2):
+            return seen
+        first, second = (
+            image[list(bands.rgb)]
+            for image, bands in zip((seen.before, seen.after), self.bands, strict=True)
+        )
+        return PairWindow(first, second, seen.valid)
 
     @property
     def holds_bytes(self) -> bool:

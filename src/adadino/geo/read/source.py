@@ -1,4 +1,4 @@
-"""One image as three bands and a valid mask, read by windows of the result's grid.
+"""One image as three bands, or a model's, and a valid mask, read by windows of the result's grid.
 
 - The mask is GDAL's dataset mask: an internal mask or `.msk` sidecar, else the alpha band (any
   value above 0), else nodata. With nodata a pixel is invalid only if every band is nodata, so a
@@ -35,11 +35,14 @@ from rasterio.windows import Window
 
 from adadino.errors import InputError
 from adadino.geo.grid import Grid
-from adadino.geo.read.bands import Bands, choose_bands
+from adadino.geo.read.bands import Bands, Wanted, choose_bands
 
 ImagePath = str | PathLike[str]
 OpenFile = Callable[[ImagePath], Any]
 """Opens an input as a rasterio dataset, or raises `InputError`, as `open_dataset` does."""
+
+BELOW = np.float32(-1e30)
+"""Stands for a band that the file does not have: below what any model takes as 0."""
 
 # warnings.catch_warnings changes the process, so that only one thread may open at a time.
 _opening = threading.Lock()
@@ -99,6 +102,7 @@ def describe(
     *,
     name: str | None = None,
     open_file: OpenFile = open_dataset,
+    wanted: Wanted = None,
 ) -> tuple[Grid, Bands]:
     """Return the grid of an image and the bands to read from it.
 
@@ -108,13 +112,14 @@ def describe(
         bands: Those the user asked for.
         name: What to call the file in messages, if not by its path.
         open_file: How it is opened.
+        wanted: The bands of the model, if not red, green and blue.
     """
     shown = name or str(path)
     try:
         with open_file(path) as dataset:
             grid = Grid.of(dataset)
             _ = grid.system  # some names of systems are more than pyproj takes
-            return grid, choose_bands(dataset, f"{role} ({shown})", bands)
+            return grid, choose_bands(dataset, f"{role} ({shown})", bands, wanted)
     # Tags are read when they are first asked for. UnicodeError: GDAL quotes what is no text.
     except (RasterioError, CPLE_BaseError, ProjError, UnicodeError) as error:
         raise InputError(
@@ -161,7 +166,7 @@ class Source:
             ) from error
 
     def read(self, window: Window) -> tuple[NDArray[np.float32], NDArray[np.bool_]]:
-        """Return raw values (3, h, w) and the valid mask (h, w).
+        """Return raw values (N, h, w) and the valid mask (h, w).
 
         Raises:
             InputError: If the file is damaged there.
@@ -202,9 +207,14 @@ class Source:
         return values, self.vrt.read(alpha, window=window) > 0
 
     def _values(self, dataset: Any, window: Window) -> NDArray[np.float32]:
-        unique, inverse = np.unique(self.bands.indexes, return_inverse=True)
-        values = dataset.read(unique.tolist(), window=window, out_dtype="float32")
-        return np.asarray(values[inverse])
+        indexes = self.bands.indexes
+        there = sorted({index for index in indexes if index})
+        values = np.asarray(dataset.read(there, window=window, out_dtype="float32"))
+        if len(there) == len(indexes) and there == list(indexes):
+            return values
+        absent = np.full((1, *values.shape[1:]), BELOW, np.float32)
+        places = {index: place for place, index in enumerate(there)}
+        return np.concatenate([values, absent])[[places.get(i, len(there)) for i in indexes]]
 
 
 def _warped(dataset: Any, bands: Bands, warp: Warp) -> Any:

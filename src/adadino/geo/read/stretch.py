@@ -25,24 +25,24 @@ SAMPLE_PIXELS = 2_000_000
 LATTICE = 16  # windows per side
 PERCENTILES = (2.0, 98.0)
 
-Band3 = tuple[float, float, float]
-Pixels = NDArray[np.float32]  # (3, n)
+Values = tuple[float, ...]  # one for each band
+Pixels = NDArray[np.float32]  # (N, n)
 
 
 @dataclass(frozen=True)
 class Stretch:
-    """Values of red, green and blue that become 0 and 1."""
+    """Values of red, green and blue, or of a model's bands, that become 0 and 1."""
 
-    low: Band3
-    high: Band3
+    low: Values
+    high: Values
 
     @classmethod
-    def between(cls, low: float, high: float) -> Stretch:
+    def between(cls, low: float, high: float, bands: int = 3) -> Stretch:
         """The same two values for every band."""
-        return cls((low,) * 3, (high,) * 3)
+        return cls((low,) * bands, (high,) * bands)
 
     def __call__(self, values: NDArray[np.float32]) -> NDArray[np.float32]:
-        """Map values (3, h, w) to 0..1; what lies outside is clipped."""
+        """Map values (N, h, w) to 0..1; what lies outside is clipped."""
         low = np.array(self.low, dtype=np.float32)[:, None, None]
         high = np.array(self.high, dtype=np.float32)[:, None, None]
         scaled = values - low
@@ -53,22 +53,24 @@ class Stretch:
 BYTES = Stretch((0.0, 0.0, 0.0), (255.0, 255.0, 255.0))
 
 
-def fit_stretch(before: Pixels, after: Pixels) -> Stretch:
-    """Return the stretch of two samples (3, n) of valid pixels.
+def fit_stretch(
+    before: Pixels, after: Pixels, percentiles: tuple[float, float] = PERCENTILES
+) -> Stretch:
+    """Return the stretch of two samples (N, n) of valid pixels.
 
     A band whose percentiles coincide (a few bright pixels on a flat ground) takes its extremes;
     a band with a single value maps it to 0.
     """
     low, high = [], []
     for band in np.concatenate([before, after], axis=1).astype(np.float64):
-        first, last = np.percentile(band, PERCENTILES)
+        first, last = np.percentile(band, percentiles)
         if not _apart(first, last):
             first, last = band.min(), band.max()
         if not _apart(first, last):
             last = np.nextafter(np.float32(first), np.float32(np.inf)) + 1
         low.append(float(first))
         high.append(float(last))
-    return Stretch((low[0], low[1], low[2]), (high[0], high[1], high[2]))
+    return Stretch(tuple(low), tuple(high))
 
 
 def sample_windows(width: int, height: int) -> Iterator[Window]:
@@ -96,10 +98,11 @@ def all_windows(width: int, height: int, side: int = 1024) -> Iterator[Window]:
 
 def collect(
     windows: Iterable[tuple[NDArray[np.float32], NDArray[np.float32], NDArray[np.bool_]]],
+    bands: int = 3,
 ) -> tuple[Pixels, Pixels]:
-    """Gather the valid pixels (3, n) of both dates, at most `SAMPLE_PIXELS`, from windows."""
-    before: list[Pixels] = [np.empty((3, 0), dtype=np.float32)]
-    after: list[Pixels] = [np.empty((3, 0), dtype=np.float32)]
+    """Gather the valid pixels (N, n) of both dates, at most `SAMPLE_PIXELS`, from windows."""
+    before: list[Pixels] = [np.empty((bands, 0), dtype=np.float32)]
+    after: list[Pixels] = [np.empty((bands, 0), dtype=np.float32)]
     count = 0
     for first, second, valid in windows:
         before.append(first[:, valid])

@@ -48,7 +48,7 @@ def write_views(reader: PairReader, display: Display, folder: Path) -> None:
                     column, row,
                     min(SIDE, reader.grid.width - column), min(SIDE // 4, reader.grid.height - row),
                 )  # fmt: skip
-                seen = reader.read(window)
+                seen = reader.read_visible(window)
                 for file, image in zip(files, (seen.before, seen.after), strict=True):
                     file.write(np.rint(np.clip(image, 0, 1) * 255).astype(np.uint8), window=window)
                     file.write_mask(seen.valid, window=window)
