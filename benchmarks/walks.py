@@ -25,11 +25,13 @@ from pathlib import Path
 HERE = Path(__file__).resolve().parents[1]
 RECORDER = """
 import os, sys, threading
+from inspect import CO_NEWLOCALS
 _file = os.open({record!r}, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
 _seen, _mark = set(), os.sep + "adadino" + os.sep
 def _see(frame, event, _):
     code = frame.f_code
-    if event == "call" and code.co_filename not in _seen and code.co_name != "<module>":
+    # Modules and the bodies of classes have no locals of their own: they run when imported.
+    if event == "call" and code.co_filename not in _seen and code.co_flags & CO_NEWLOCALS:
         _seen.add(code.co_filename)
         if _mark in code.co_filename:
             os.write(_file, (code.co_filename + chr(10)).encode())

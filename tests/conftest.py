@@ -28,6 +28,14 @@ def _seed() -> None:
     torch.manual_seed(0)
 
 
+@pytest.fixture(autouse=True, scope="session")
+def _no_flushing():
+    """Files are not forced to the disk: no test cuts the power, and thousands are written."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(os, "fsync", lambda _: None)
+        yield
+
+
 SMALL = Config(
     backbone=BackboneConfig("small", dim=32, depth=4, heads=2, ffn=64, registers=2),
     bscs=BSCSConfig(chunks=8, k=3, hidden=16),

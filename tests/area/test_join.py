@@ -69,8 +69,17 @@ def backwards(function, items):
     return [answers[number] for number in range(len(items))]
 
 
-@pytest.mark.parametrize("simplify", [0.0, 1.0])
-@pytest.mark.parametrize("crs", [None, CRS.from_epsg(32633), CRS.from_epsg(4326)])
+@pytest.mark.parametrize(
+    ("crs", "simplify"),
+    [
+        (None, 0.0),
+        (UTM, 1.0),
+        (CRS.from_epsg(4326), 0.0),
+        pytest.param(None, 1.0, marks=pytest.mark.slow),
+        pytest.param(UTM, 0.0, marks=pytest.mark.slow),
+        pytest.param(CRS.from_epsg(4326), 1.0, marks=pytest.mark.slow),
+    ],
+)
 def test_any_units_in_any_order_give_the_rows_of_one_process(tmp_path, crs, simplify):
     mask, probability = river(), np.random.default_rng(1).random(SHAPE, np.float32)
     placed = (

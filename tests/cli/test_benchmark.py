@@ -123,7 +123,10 @@ def test_an_engine_that_answers_otherwise_is_not_timed(benchmark, monkeypatch):
 
 @pytest.mark.parametrize(
     ("sweep", "limit", "expected"),
-    [("batch", 4, [(1, 32), (2, 32), (4, 32)]), ("size", 512, [(1, 256), (1, 512)])],
+    [
+        ("batch", 4, [(1, 32), (2, 32), (4, 32)]),
+        pytest.param("size", 512, [(1, 256), (1, 512)], marks=pytest.mark.slow),
+    ],
 )
 def test_a_sweep_grows_what_it_says(benchmark, tmp_path, sweep, limit, expected):
     data = benchmark(

@@ -274,7 +274,8 @@ def test_forward_refuses_wrong_tensors(model):
 # --- what speed and export stand on ---
 
 
-@pytest.mark.parametrize("mode", ["eval", pytest.param("train", marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("mode", ["eval", "train"])
 def test_compile_takes_the_forward_pass_whole_for_any_batch(small, mode):
     """fullgraph: one graph, no break, nothing read back by the host."""
     narrow = with_cpgr(with_backbone(small, dim=16, ffn=32, heads=1), width=8)

@@ -64,6 +64,7 @@ def test_a_set_without_validation_says_how_to_train_on_it(whole, tmp_path):
         run(whole, tmp_path / "run")
 
 
+@pytest.mark.slow
 def test_an_extended_run_goes_on_and_says_so(data, tmp_path):
     """With a constant learning rate it ends in the bits of a run of that length."""
     run(data, tmp_path / "long", *CONSTANT, "train.epochs=3")

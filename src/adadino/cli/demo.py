@@ -53,11 +53,11 @@ def command(
 
     seed = DEMO_SEED if seed is None else seed
     _claim(output)
-    before, after, truth = (
-        write_geotiff_pair(output, seed, size or DEMO_SIZE, HELD_OUT)
-        if pair is None
-        else (*map(Path, pair), None)
-    )
+    truth: Path | None = None
+    if pair is None:
+        before, after, truth = write_geotiff_pair(output, seed, size or DEMO_SIZE, HELD_OUT)
+    else:
+        before, after = map(Path, pair)
     with progress("predicting", quiet=quiet or json) as report:
         result = predict_scene(
             before,

@@ -64,21 +64,23 @@ def takes_dataclasses(**typed: Typed) -> Callable[[Command], Command]:
     """
 
     def derive(command: Command) -> Command:
-        groups: dict[str, tuple[Any, list[inspect.Parameter]]] = {}
+        groups: dict[str, tuple[Any, dict[str, Any]]] = {}
         parameters: list[inspect.Parameter] = []
         for parameter in inspect.signature(command, eval_str=True).parameters.values():
             kind = parameter.annotation
-            options = [parameter]
-            if dataclasses.is_dataclass(kind):
-                options = list(_options(kind, typed))
-                groups[parameter.name] = kind, options
+            if not dataclasses.is_dataclass(kind):
+                parameters.append(parameter)
+                continue
+            hints = get_type_hints(kind, include_extras=True)
+            options = list(_options(kind, hints, typed))
+            groups[parameter.name] = kind, {option.name: hints[option.name] for option in options}
             parameters += options
 
         @functools.wraps(command)
         def run(**given: Any) -> None:
-            for name, (kind, options) in groups.items():
-                values = {option.name: given.pop(option.name) for option in options}
-                given[name] = kind(**dict(_field_values(kind, values)))
+            for name, (kind, hints) in groups.items():
+                values = {field: given.pop(field) for field in hints}
+                given[name] = kind(**dict(_field_values(kind, hints, values)))
             command(**given)
 
         run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
@@ -88,9 +90,10 @@ def takes_dataclasses(**typed: Typed) -> Callable[[Command], Command]:
     return derive
 
 
-def _options(cls: Any, typed: Mapping[str, Typed]) -> Iterator[inspect.Parameter]:
+def _options(
+    cls: Any, hints: Mapping[str, Any], typed: Mapping[str, Typed]
+) -> Iterator[inspect.Parameter]:
     """The annotated fields of a dataclass as typer takes them."""
-    hints = get_type_hints(cls, include_extras=True)
     for field in dataclasses.fields(cls):
         if get_origin(hints[field.name]) is not Annotated:
             continue
@@ -132,9 +135,10 @@ def _shown(name: str, more: list[Any]) -> Shown:
     return next(given, Shown(name.replace("_", "-")))
 
 
-def _field_values(cls: Any, given: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
+def _field_values(
+    cls: Any, hints: Mapping[str, Any], given: Mapping[str, Any]
+) -> Iterator[tuple[str, Any]]:
     """The values of a dataclass's fields for what was typed."""
-    hints = get_type_hints(cls, include_extras=True)
     for field in dataclasses.fields(cls):
         if field.name not in given:
             continue

@@ -10,15 +10,25 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import TYPE_CHECKING
+from typing import Literal
 
 import typer
 
 from adadino.cli.options import Json
 from adadino.cli.output import print_json
 
-if TYPE_CHECKING:
-    from adadino.cli.doctor.check import Check
+
+@dataclasses.dataclass(frozen=True)
+class Check:
+    """One line of the report."""
+
+    name: str
+    state: Literal["ok", "note", "problem"]
+    found: str
+    meaning: str
+    """What it means for the user."""
+    remedy: str = ""
+    """What to type or change; empty if nothing needs to be done."""
 
 
 def command(json: Json = False) -> None:
@@ -48,12 +58,8 @@ def command(json: Json = False) -> None:
         raise typer.Exit(1)
 
 
-def examine(*, run: bool = True) -> list[Check]:
-    """Look at everything.
-
-    Args:
-        run: Also run the bundled model on a small pair.
-    """
+def examine() -> list[Check]:
+    """Look at everything, and run the bundled model on a small pair."""
     from adadino.cli.doctor.machine import (
         check_folders,
         check_gpu,
@@ -79,7 +85,7 @@ def examine(*, run: bool = True) -> list[Check]:
         check_memory(),
         check_gdal(),
         *check_extras(),
-        check_bundled(run=run and torch.state != "problem"),
+        check_bundled(run=torch.state != "problem"),
         check_dinov3(),
         check_server(),
         *check_folders(compiled=torch.state != "problem"),

@@ -10,7 +10,7 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
-from adadino.cli.doctor.check import Check
+from adadino.cli.doctor import Check
 
 LEAST_PYTHON = (3, 11)
 GIB = 2**30

@@ -9,7 +9,7 @@ from importlib import metadata
 from pathlib import Path
 
 from adadino import bundled
-from adadino.cli.doctor.check import Check, first_line
+from adadino.cli.doctor import Check
 from adadino.extras import EXTRAS, missing, requirements, version_numbers
 
 
@@ -21,7 +21,7 @@ def check_torch() -> Check:
         torch.zeros(1).add_(1)
     except Exception as error:  # a broken install fails in ways of its own: OSError, RuntimeError
         return Check(
-            "torch", "problem", f"cannot be used: {first_line(error)}",
+            "torch", "problem", f"cannot be used: {_first_line(error)}",
             "no model can be loaded; only an exported .onnx file runs without torch.",
             "pip install --force-reinstall 'torch>=2.11'",
         )  # fmt: skip
@@ -43,7 +43,7 @@ def check_gdal() -> Check:
     except Exception as error:  # an ImportError, or the OSError of a library that is not there
         found = "rasterio is not installed"
         if not isinstance(error, ModuleNotFoundError):
-            found = f"rasterio cannot be used: {first_line(error)}"
+            found = f"rasterio cannot be used: {_first_line(error)}"
         return Check(
             "GDAL", "note", found,
             "no GeoTIFF can be read; adadino.predict takes arrays, PNG and JPEG.",
@@ -56,7 +56,7 @@ def check_gdal() -> Check:
         said = [name for name in ("PROJ_LIB", "PROJ_DATA", "GDAL_DATA") if os.environ.get(name)]
         what = f"unset {' '.join(said)}" if said else "pip install --force-reinstall rasterio"
         return Check(
-            "GDAL", "note", f"{found}; {first_line(error)}",
+            "GDAL", "note", f"{found}; {_first_line(error)}",
             "its table of coordinate systems is not found, so GeoTIFFs have no place; another "
             "program's GDAL or PROJ is in the way.",
             what,
@@ -126,7 +126,7 @@ def _trial() -> str | None:
         if answer.shape != (32, 32) or not bool(np.isfinite(answer).all()):
             return "it answers with something that is no map of probabilities"
     except Exception as error:  # whatever it is, the user should read it here
-        return f"it does not run: {first_line(error)}"
+        return f"it does not run: {_first_line(error)}"
     return None
 
 
@@ -158,3 +158,9 @@ def weight_places() -> list[tuple[Path, str]]:
         (torch / "hub" / "checkpoints", "dinov3*.pth"),
         (Path.cwd(), "*dinov3*.pth"),
     ]
+
+
+def _first_line(error: BaseException) -> str:
+    """The first line of an error, without its full stop."""
+    text = str(error).strip()
+    return text.splitlines()[0][:160].rstrip(".") if text else type(error).__name__
