@@ -194,7 +194,8 @@ def _scored(
     model, seconds = trained(config, study, setting)
     ours = {"minutes": seconds / 60}
     said = {}
-    for root in dict.fromkeys(config.data.root):  # one that counts thrice in training is scored once
+    # A folder that counts thrice in training is scored once.
+    for root in dict.fromkeys(config.data.root):
         dataset = PairFolder(root, study.split, tile=config.data.tile, cache=config.data.cache)
         scores = evaluate(model, dataset, protocol, device=device)
         name, f1, iou = Path(root).name, 100 * scores.confusion.f1, 100 * scores.confusion.iou
