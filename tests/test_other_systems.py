@@ -3,32 +3,15 @@
 from __future__ import annotations
 
 import os
+import subprocess
 import sys
-import types
+from pathlib import Path
 
 import pytest
 
 from adadino import files
 from adadino.errors import AdaDINOError
-
-
-class Msvcrt(types.ModuleType):
-    """Windows' locks: of bytes, mandatory, and gone when the file is closed."""
-
-    LK_NBLCK, LK_LOCK = 2, 1
-
-    def __init__(self) -> None:
-        super().__init__("msvcrt")
-        self.held: dict[int, int] = {}
-
-    def locking(self, descriptor: int, mode: int, size: int) -> None:
-        assert size == 1
-        file = os.fstat(descriptor).st_ino
-        place = os.lseek(descriptor, 0, os.SEEK_CUR)
-        assert place > os.fstat(descriptor).st_size  # nobody reads there
-        if self.held.get(file, descriptor) != descriptor:
-            raise OSError(13, "Permission denied")
-        self.held[file] = descriptor
+from tests.windows_like import Msvcrt
 
 
 @pytest.fixture
@@ -88,7 +71,6 @@ def test_workers_are_started_where_there_is_no_fork(monkeypatch):
 def test_no_module_imports_what_windows_lacks(monkeypatch):
     """Whatever is imported at the top of a module must be there on every system."""
     import ast
-    from pathlib import Path
 
     import adadino
 
@@ -99,3 +81,44 @@ def test_no_module_imports_what_windows_lacks(monkeypatch):
             if isinstance(node, ast.ImportFrom):
                 names = {node.module or ""}
             assert not names & posix, f"{path} imports {names & posix} at its top"
+
+
+PLACE = Path(__file__).parent / "windows_like.py"
+
+
+def run_elsewhere(*words: object) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, str(PLACE), *map(str, words)], capture_output=True, text=True,
+        env={**os.environ, "OMP_NUM_THREADS": "1"}, timeout=300, check=False,
+    )  # fmt: skip
+
+
+@pytest.mark.slow
+def test_a_scene_is_predicted_and_judged_without_what_only_posix_has(tmp_path):
+    """Files, replaced once more, a report, a review, a long path; nothing is left behind."""
+    from adadino.checkpoint import save
+    from adadino.data.synthetic import write_geotiff_pair
+    from adadino.model.adadino import AdaDINO
+    from tests.conftest import SMALL
+
+    folder = tmp_path.joinpath(*["a long name of a folder"] * 12)
+    folder.mkdir(parents=True)
+    before, after, _ = write_geotiff_pair(folder, 3, 64)
+    model = save(AdaDINO(SMALL), folder / "model", with_backbone=True)
+    outputs = {
+        "-o": "m.tif", "--probability": "p.tif", "--vector": "v.gpkg", "--report": "r.html",
+        "--overview": "o.png", "--stac": "s.json",
+    }  # fmt: skip
+    words = [word for option, name in outputs.items() for word in (option, folder / name)]
+    for more in ([], ["--overwrite", "--min-area", "9"]):
+        done = run_elsewhere("predict", before, after, "--model", model, *words, *more)
+        assert done.returncode == 0, done.stderr
+    names = {path.name for path in folder.iterdir()} - {"model"}
+    styles = {"m.qml", "p.qml", "v.qml"}
+    assert names == {before.name, after.name, "truth.tif", *outputs.values(), *styles}
+    review = folder / "review"
+    done = run_elsewhere("judge", "start", folder / "truth.tif", "-o", review)
+    assert done.returncode == 0, done.stderr
+    for verdict in ("right", "wrong"):
+        done = run_elsewhere("judge", "verdict", review, "1", verdict)
+        assert done.returncode == 0, done.stderr

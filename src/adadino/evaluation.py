@@ -111,7 +111,8 @@ class Evaluation:
 
     def write_rows(self, path: Path | str) -> None:
         """Write the per-tile scores as CSV."""
-        rows = ({"name": name_cell(one.name), **one.confusion.as_dict()} for one in sorted(self.rows))
+        scores = ((name_cell(one.name), one.confusion.as_dict()) for one in sorted(self.rows))
+        rows = ({"name": name, **figures} for name, figures in scores)
         write_atomic(path, csv_text(["name", *Confusion().as_dict()], rows))
 
 

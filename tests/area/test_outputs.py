@@ -17,7 +17,11 @@ from pystac.validation import validate_dict
 from rasterio.warp import transform
 
 from adadino.area import join, overviews
+from adadino.checkpoint import save
+from adadino.cli.predict_area import _print_result
+from adadino.domain import Domain
 from tests.area.regions import OPTIONS, area
+from tests.scene.runs import a_model
 
 
 @pytest.fixture(scope="module")
@@ -107,3 +111,13 @@ def test_a_second_run_keeps_every_byte(region, dates, model, monkeypatch):
     options = dataclasses.replace(OPTIONS)
     area([dates], out, model, probability=True, unit=64, web_map=True, options=options)
     assert {path: path.read_bytes() for path in out.rglob("*") if path.is_file()} == before
+
+
+def test_a_region_outside_the_model_s_range_has_no_bare_figure(dates, tmp_path, capsys):
+    network = a_model()
+    network.domain = Domain((1.0, 2.0), {})
+    folder = save(network, tmp_path / "model", with_backbone=True)
+    result = area([dates], tmp_path / "out", str(folder))
+    assert result.domain.startswith("1 of 1 pairs not reliable: 0.5 m pixels, 2.0 times outside")
+    _print_result(result, json=False)
+    assert f"polygons ({result.domain})" in capsys.readouterr().out

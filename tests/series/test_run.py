@@ -15,7 +15,8 @@ from PIL import Image
 import adadino
 import adadino.series.pairs as pairs_of_a_series
 from adadino.data.synthetic import write_series
-from adadino.errors import AdaDINOError, GridWarning, InputError, WriteError
+from adadino.domain import Domain
+from adadino.errors import AdaDINOError, DomainWarning, GridWarning, InputError, WriteError
 from adadino.scene import SceneOptions
 from adadino.scene.extent import Place
 from adadino.series import SeriesOptions
@@ -226,3 +227,12 @@ def test_eight_dates_are_found_where_and_when_they_changed(tmp_path):
     exact = (found[rows, cols] == numbers)[visible].mean()
     assert f1 > 0.9
     assert exact > 0.9
+
+
+def test_a_series_outside_the_model_s_range_has_no_bare_figure(dates, tmp_path):
+    network = a_model()
+    network.domain = Domain((1.0, 2.0), {})
+    with pytest.warns(DomainWarning, match="2.0 times outside"):
+        result = run(dates[0][:2], network, tmp_path / "out")
+    assert result.domain.startswith("not reliable: 0.5 m pixels, 2.0 times outside")
+    assert json.loads((tmp_path / "out" / "series.json").read_text())["domain"] == result.domain

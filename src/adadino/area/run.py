@@ -66,6 +66,8 @@ class AreaResult:
     change_fraction: float
     polygon_count: int
     warnings: tuple[str, ...]
+    domain: str | None
+    """How pairs lie outside the ground resolution that the model knows."""
     few: gpd.GeoDataFrame | None = field(repr=False, compare=False)
     """All polygons, if they are few enough for a GeoPackage."""
     read: Callable[[], gpd.GeoDataFrame] = field(repr=False, compare=False)
@@ -317,6 +319,14 @@ def _tie(
         change_fraction=changed / max(valid, 1),
         polygon_count=joined.count,
         warnings=tuple(notes),
+        domain=_outside(ledger, [scene.dates for scene in scenes]),
         few=frame,
         read=partial(read_polygons, ledger, joined.files, several=len(scenes) > 1),
     )
+
+
+def _outside(ledger: Ledger, pairs: Sequence[Dates]) -> str | None:
+    """What must stand beside the figures of a region with pairs outside what the model knows."""
+    remarks = [(ledger.survey(dates) or {}).get("domain") for dates in pairs]
+    found = [str(remark) for remark in remarks if remark is not None]
+    return f"{len(found)} of {len(pairs)} pairs {found[0]}" if found else None

@@ -269,7 +269,7 @@ class Worker:
                     if self.job.survey_block and warning.category is RegistrationWarning
                 }
                 said = [text for text in pair.warnings if text not in about_shift]
-                notes = {"warnings": (*said, *fit.sentences)}
+                notes = {"warnings": (*said, *fit.sentences), "domain": fit.remark}
                 size = list(pair.reader.grid.shape)
                 return {"files": files, "size": size, **found, **notes, "chosen": chosen}
 

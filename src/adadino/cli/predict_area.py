@@ -138,13 +138,15 @@ def _print_result(result: AreaResult, *, json: bool) -> None:
     if json:
         names = ("outputs", "units", "predicted", "failed", "change_fraction")
         facts = {name: getattr(result, name) for name in names}
-        print_json({**facts, "polygons": result.polygon_count, "warnings": result.warnings})
+        more = {"polygons": result.polygon_count, "warnings": result.warnings}
+        print_json({**facts, **more, "domain": result.domain})
     else:
         for text in result.warnings:
             typer.echo(f"adadino: warning: {text}", err=True)
         typer.echo(
             f"{100 * result.change_fraction:.2f} % of the valid area changed, in "
             f"{result.polygon_count} polygons"
+            + ("" if result.domain is None else f" ({result.domain})")
         )
         typer.echo(f"{result.predicted} of {result.units} units predicted now")
         for path in result.outputs:

@@ -71,7 +71,8 @@ def _summary(result: SeriesResult) -> Iterator[str]:
         yield f"{number} {day} ({source}): {image}"
     share, count = 100 * result.change_fraction, len(result.polygons)
     polygons = "1 polygon" if count == 1 else f"{count} polygons"
-    yield f"{share:.2f} % of the valid area changed, in {polygons}"
+    remark = "" if result.domain is None else f" ({result.domain})"
+    yield f"{share:.2f} % of the valid area changed, in {polygons}{remark}"
     for day, found in result.polygons.groupby("first_seen"):
         yield f"  first seen {day}: {len(found)}"
     yield f"wrote {result.folder}"

@@ -49,7 +49,8 @@ def plot(result: SceneResult, ax: Any = None) -> Any:
     below = after if ax is not None else np.repeat(pale(after).astype(np.uint8), 3, axis=2)
     axes[-1].imshow(below, extent=extent)
     axes[-1].imshow(colours, extent=extent, interpolation="nearest")
-    axes[-1].set_title(f"Change: {100 * result.change_fraction:.2f} %")
+    remark = "" if result.fit.remark is None else f"\n({result.fit.remark})"
+    axes[-1].set_title(f"Change: {100 * result.change_fraction:.2f} %{remark}")
     for panel in axes:
         panel.ticklabel_format(useOffset=False, style="plain")  # coordinates as maps have them
         panel.locator_params(nbins=3)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -54,6 +54,8 @@ class SeriesResult:
     """Who says so: `given`, `STAC`, the name of a tag, or `name`."""
     change_fraction: float
     """Share of the valid pixels that changed."""
+    domain: str | None
+    """How a pair lies outside the ground resolution that the model knows."""
     polygons: gpd.GeoDataFrame = field(repr=False)
     outputs: tuple[Path, ...]
 
@@ -73,6 +75,7 @@ class SeriesResult:
                 for number, (image, day, source) in enumerate(dated)
             ],
             "change_fraction": self.change_fraction,
+            "domain": self.domain,
             "polygons": len(self.polygons),
             "outputs": [str(path) for path in self.outputs],
         }
@@ -188,6 +191,7 @@ def _write(
             dates=tuple(labels),
             sources=tuple(shot.moment.source for shot in shots),
             change_fraction=changed / max(valid, 1),
+            domain=_outside(pairs.values()),
             polygons=frame,
             outputs=(*(folder / name for name in names), folder / SUMMARY),
         )
@@ -196,3 +200,13 @@ def _write(
         for path in sorted(drafts.iterdir()):
             path.replace(folder / path.name)
     return result
+
+
+def _outside(pairs: Iterable[Path]) -> str | None:
+    """What the first pair that is outside what the model knows says of itself."""
+    for path in pairs:
+        with rasterio.Env(), open_dataset(path) as raster:
+            remark: str | None = raster.tags().get("ADADINO_DOMAIN")
+        if remark is not None:
+            return remark
+    return None
