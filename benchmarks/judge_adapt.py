@@ -1,20 +1,19 @@
-"""Judge a map by script, adapt, predict again: F1 before and after on a scene that nobody judged.
+r"""Judge a map by script, adapt, predict again: F1 before and after on a scene that nobody judged.
 
-    python benchmarks/judge_adapt.py data/clcd -o runs/judge-adapt
+    python benchmarks/judge_adapt.py data/levir -o runs/judge-adapt --grey \
+        --judged test_25 test_26 test_27 test_28 --scored test_29 test_30
 
-The pairs are CLCD's validation split as a panchromatic sensor of half the resolution would see
-them: grey, and two pixels to one. The bundled model was trained on no such images, and on none of
-these pairs. The first sixteen, side by side, are the scene that is judged; the next sixteen are
-scored. The reviewer is the truth. He judges the first 30 polygons that are proposed: right, if half
-of it changed. In the tiles that he has looked at, he draws the changes that the map lacks. All of
-this, and the settings of the adaptation, were fixed before the run; nothing is chosen by its
-outcome.
+The pairs are shown as another sensor would see them: two pixels to one, and grey if asked. Those of
+--judged are one scene, those of --scored another. The reviewer is the truth. He judges the first 30
+polygons that are proposed: right, if half of it changed. In the tiles that he has looked at, he
+draws the changes that the map lacks. Nothing is chosen by the outcome.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import math
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -35,22 +34,19 @@ from adadino.training.adapt.judged import judged_tiles
 from adadino.training.adapt.options import AdaptOptions
 from adadino.training.adapt.run import adapt
 
-JUDGED, SCORED = range(16), range(16, 32)
-"""Places in the list of the split's names."""
-ACROSS = 4
-"""Pairs side by side in a scene."""
 POLYGONS = 30
 PLACE = {"crs": "EPSG:32650", "transform": rasterio.Affine(1, 0, 500_000, 0, -1, 4_000_000)}
 
 
-def write_scene(pairs: Sequence[PairFiles], folder: Path) -> NDArray[np.bool_]:
+def write_scene(pairs: Sequence[PairFiles], folder: Path, *, grey: bool) -> NDArray[np.bool_]:
     """Write both dates of some pairs as one scene; returns the truth."""
     folder.mkdir(parents=True, exist_ok=True)
     for role, date in (("A", "before"), ("B", "after")):
-        grey = _mosaic([_grey(read_image(getattr(pair, date))) for pair in pairs])
-        size = {"height": grey.shape[0], "width": grey.shape[1], "count": 1, "dtype": "uint8"}
+        scene = _mosaic([_seen(read_image(getattr(pair, date)), grey) for pair in pairs])
+        height, width, bands = scene.shape
+        size = {"height": height, "width": width, "count": bands, "dtype": "uint8"}
         with rasterio.open(folder / f"{role}.tif", "w", driver="GTiff", **size, **PLACE) as out:
-            out.write(grey, 1)
+            out.write(scene.transpose(2, 0, 1))
     return _mosaic([read_mask(pair.label)[::2, ::2] for pair in pairs])
 
 
@@ -92,15 +88,20 @@ def score(mask: Path, truth: NDArray[np.bool_]) -> dict[str, float]:
     return {name: getattr(counts, name) for name in ("precision", "recall", "f1")}
 
 
-def _grey(image: NDArray[np.uint8]) -> NDArray[np.uint8]:
-    luma = image.astype(np.float32) @ np.array([0.299, 0.587, 0.114], np.float32)
-    half = luma.reshape(luma.shape[0] // 2, 2, luma.shape[1] // 2, 2).mean(axis=(1, 3))
+def _seen(image: NDArray[np.uint8], grey: bool) -> NDArray[np.uint8]:
+    """An image (H, W, 3) as the other sensor sees it: (H / 2, W / 2, 1 or 3)."""
+    bands = image.astype(np.float32)
+    if grey:
+        bands = bands @ np.array([[0.299], [0.587], [0.114]], np.float32)
+    height, width, count = bands.shape
+    half = bands.reshape(height // 2, 2, width // 2, 2, count).mean(axis=(1, 3))
     return np.rint(half).astype(np.uint8)
 
 
 def _mosaic(parts: list[NDArray[Any]]) -> NDArray[Any]:
-    starts = range(0, len(parts), ACROSS)
-    rows = [np.concatenate(parts[start : start + ACROSS], axis=1) for start in starts]
+    across = math.ceil(math.sqrt(len(parts)))
+    starts = range(0, len(parts), across)
+    rows = [np.concatenate(parts[start : start + across], axis=1) for start in starts]
     return np.concatenate(rows, axis=0)
 
 
@@ -109,11 +110,16 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("data", type=Path)
     parser.add_argument("-o", "--output", type=Path, required=True)
+    parser.add_argument("--judged", nargs="+", required=True, metavar="NAME")
+    parser.add_argument("--scored", nargs="+", required=True, metavar="NAME")
+    parser.add_argument("--grey", action="store_true")
     given = parser.parse_args()
     out: Path = given.output
-    pairs = find_pairs(given.data, "val")
-    truth = write_scene([pairs[place] for place in JUDGED], out / "judged")
-    unseen = write_scene([pairs[place] for place in SCORED], out / "scored")
+    pairs = {pair.name: pair for pair in find_pairs(given.data)}
+    truth, unseen = (
+        write_scene([pairs[name] for name in names], out / folder, grey=given.grey)
+        for names, folder in ((given.judged, "judged"), (given.scored, "scored"))
+    )
     files = predict(out / "judged", "old", "tiny")
     before = score(predict(out / "scored", "old", "tiny")["output"], unseen)
     review = start_review(

@@ -135,6 +135,28 @@ def test_a_damaged_line_is_no_action(line):
     assert read_action(line, 1) is None
 
 
+@pytest.mark.parametrize(
+    "geometry",
+    [
+        {"type": "Polygon"},
+        {"type": "Polygon", "coordinates": [[[0, 0], [9, 9], [9, 0], [0, 9], [0, 0]]]},  # crosses
+        {"type": "Polygon", "coordinates": [[[0, 0], [1e308, 0], [None, 1]]]},
+        {"type": "LineString", "coordinates": [[0, 0], [5, 5]]},
+        {"type": "GeometryCollection", "geometries": []},
+    ],
+)
+def test_an_outline_that_was_never_checked_is_a_damaged_line(review, geometry):
+    action = review.act(judge(1), by="ana")
+    line = {"do": "draw", "by": "eve", "at": action.at, "geometry": geometry}
+    with review.log.path.open("a") as file:
+        file.write(json.dumps(line) + "\n")
+        file.write(json.dumps({**line, "do": "note", "shape": 1, "note": "\x1b]0;x"}) + "\n")
+    opened = Review.open(review.folder)
+    assert opened.summary()["judged"] == 1
+    assert opened.summary()["damaged_lines"] == 2
+    assert opened.state().missed == {}
+
+
 def test_fields_of_a_later_version_are_ignored():
     line = b'{"do":"undo","by":"ana","at":"2027-01-01T00:00:00Z","mood":"good"}'
     assert read_action(line, 3).n == 3

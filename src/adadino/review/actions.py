@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, Literal, get_args
 
+from shapely.geometry import shape
+
 from adadino.errors import InputError, say
 
 Do = Literal["judge", "note", "draw", "reshape", "cut", "unchanged", "erase", "undo", "redo"]
@@ -78,10 +80,6 @@ def make_action(data: dict[str, Any], *, by: str, at: str | None = None, key: st
     known = {field.name for field in dataclasses.fields(Action)} - {"n", "by", "at", "key"}
     if unknown := set(given) - known:
         raise InputError(f"an action has no field {say(min(unknown))}; known are {_list(known)}.")
-    for name, text in (("note", given.get("note", "")), ("by", by), ("key", key)):
-        # They would be cut off in a GeoPackage, and heard by the terminal that prints them.
-        if any(unicodedata.category(letter) == "Cc" for letter in str(text).translate(_BREAKS)):
-            raise InputError(f"{name} holds control characters; take them out.")
     return _checked({**given, "by": by, "at": at or now(), "key": key})
 
 
@@ -93,9 +91,19 @@ def read_action(line: bytes, n: int) -> Action | None:
     try:
         data = json.loads(line)
         known = {field.name for field in dataclasses.fields(Action)}
-        return _checked({**{name: data[name] for name in known & data.keys()}, "n": n})
+        action = _checked({**{name: data[name] for name in known & data.keys()}, "n": n})
     except (ValueError, TypeError, AttributeError, RecursionError, InputError):
         return None
+    return action if action.geometry is None or _is_outline(action.geometry) else None
+
+
+def _is_outline(geometry: dict[str, Any]) -> bool:
+    """Whether a geometry is what `shapes.check_outline` leaves behind."""
+    try:
+        outline = shape(geometry)
+    except Exception:  # shapely's, numpy's and Python's own, for whatever the line holds
+        return False
+    return outline.geom_type in ("Polygon", "MultiPolygon") and bool(outline.is_valid)
 
 
 def now() -> str:
@@ -115,11 +123,14 @@ def _checked(data: dict[str, Any]) -> Action:
         text = data.get(name, "")
         if not isinstance(text, str) or len(text) > most:
             raise InputError(f"{name} must be text of at most {most} characters; shorten it.")
+        # They would be cut off in a GeoPackage, and heard by the terminal that prints them.
+        if any(unicodedata.category(letter) == "Cc" for letter in text.translate(_BREAKS)):
+            raise InputError(f"{name} holds control characters; take them out.")
     if not data["by"].strip():
         raise InputError("an action needs a name of who did it; give one (--by NAME).")
-    shape = data.get("shape")
-    if shape is not None and (isinstance(shape, bool) or not isinstance(shape, int)):
-        raise InputError(f"shape is {say(shape)}; give the whole number that is a polygon's id.")
+    number = data.get("shape")
+    if number is not None and (isinstance(number, bool) or not isinstance(number, int)):
+        raise InputError(f"shape is {say(number)}; give the whole number that is a polygon's id.")
     if not isinstance(data.get("geometry", {}), dict):
         raise InputError(f"geometry is {say(data['geometry'])}; give a GeoJSON polygon.")
     return Action(**data)
