@@ -123,7 +123,7 @@ class ChangeTitans(Peer):
             self.exchange, self.encoder(self.prepare_pair(before, after)), strict=True
         ):
             dates = list(split_dates(pair))
-            for step in exchange:
+            for step in exchange.children():
                 dates = step(dates)
             fused.append(dates[0] + dates[1])
         coarse, *finer = (decode(x) for decode, x in zip(self.decode, reversed(fused), strict=True))

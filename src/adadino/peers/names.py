@@ -242,6 +242,8 @@ _CD_PARTS: tuple[Rule, ...] = (
     (r"skip_scale", "keep"),
 )
 
+_FFN = {"0": "norm", "1": "up", "3": "down"}
+_ASKED = {"q": "query", "k": "key"}
 _TITANS_PLACES: tuple[Rule, ...] = (
     (r"backbone\.pos_embed", "encoder.positions"),
     (r"backbone\.patch_embed\.projection\.", "encoder.patches."),
@@ -310,8 +312,6 @@ _TITANS_PARTS: tuple[Rule, ...] = (
     (r"conv3(\d)\.([01])\.conv\.", lambda m: f"places.{int(m[1]) - 1}.{2 * int(m[2])}."),
     (r"norm([12])\.", lambda m: f"norms.{int(m[1]) - 1}."),
 )
-_FFN = {"0": "norm", "1": "up", "3": "down"}
-_ASKED = {"q": "query", "k": "key"}
 
 
 def _in_parts(places: tuple[Rule, ...], parts: tuple[Rule, ...]) -> Rule:

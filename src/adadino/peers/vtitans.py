@@ -169,7 +169,7 @@ class VTitans(nn.Module):
         finest, pyramid, grids = self._pyramid(images)
         x = self.patches(images)
         grid = x.shape[-2], x.shape[-1]
-        positions = self.positions
+        positions: Tensor = self.positions
         if grid != (GRID, GRID):
             wide = positions.to(torch.promote_types(positions.dtype, torch.float32))
             positions = F.interpolate(wide, grid, mode="bicubic").to(x.dtype)
