@@ -108,7 +108,7 @@ def command(
             scenes, cost, broken = _estimate(
                 found, settings, unit, survey_block, probability, rate, like, prices
             )
-            limits = list(find_limits(scenes, cost, settings, out, survey_block))
+            limits = list(find_limits(scenes, cost, out, survey_block))
         _print_cost(len(scenes), cost, broken, limits, own_rate=rate is not None, json=json)
         return
     found = as_mosaics(pairs, out) if mosaic else read_pairs(pairs)
