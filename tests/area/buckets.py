@@ -13,6 +13,7 @@ import threading
 import time
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from typing import Any, ClassVar
 
 import obstore
 from obstore.store import S3Store
@@ -42,7 +43,7 @@ def free_port() -> int:
 class Server:
     """`weed mini` over a folder: killed, it is found again with what it had."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, *, anybody: bool = False) -> None:
         self.folder = folder
         identities = [
             {
@@ -52,6 +53,8 @@ class Server:
             }
             for name, (key, secret) in KEYS.items()
         ]
+        if anybody:
+            identities.append({"name": "anonymous", "actions": ["Admin"]})
         (folder / "data").mkdir(parents=True)
         (folder / "s3.json").write_text(json.dumps({"identities": identities}))
         names = ("master.port", "volume.port", "filer.port", "s3.port", "admin.port")
@@ -103,13 +106,24 @@ class Proxy(ThreadingHTTPServer):
 
     daemon_threads = True
 
-    def __init__(self, server: Server, share: float = 0.0, seed: int = 0) -> None:
+    def __init__(self, server: Any, share: float = 0.0, seed: int = 0) -> None:
         super().__init__(("127.0.0.1", 0), _Handler)
         self.to, self.share = server, share
         self.random, self.spoilt, self.seen = random.Random(seed), 0, 0
         self.skewed = False
         self.address = f"127.0.0.1:{self.server_address[1]}"
         threading.Thread(target=self.serve_forever, daemon=True).start()
+
+    def refused(self, command: str, headers: dict[str, str]) -> int:
+        """The status for a request that goes no further; 0 hands it on."""
+        return 0
+
+    def translated(self, headers: dict[str, str]) -> dict[str, str]:
+        """The headers that are handed on."""
+        return headers
+
+    answers: ClassVar[dict[int, bytes]] = {}
+    """What is said with a status that `refused` gives."""
 
     def handle_error(self, request, client_address) -> None:  # clients that went away
         pass
@@ -129,6 +143,10 @@ class _Handler(BaseHTTPRequestHandler):
             fault = proxy.random.choice(["busy", "slow", "cut", "lost"])
         if proxy.skewed:
             return self._answer(403, {}, SKEWED)
+        headers = {name.lower(): value for name, value in self.headers.items()}
+        status = proxy.refused(self.command, headers)
+        if status:
+            return self._answer(status, {}, proxy.answers[status])
         if fault == "busy":
             return self._answer(503, {}, b"<Error><Code>SlowDown</Code></Error>")
         if fault == "slow":
@@ -137,7 +155,7 @@ class _Handler(BaseHTTPRequestHandler):
             return self._hang_up()
         onward = http.client.HTTPConnection(proxy.to.address, timeout=30)
         try:
-            onward.request(self.command, self.path, body, dict(self.headers))
+            onward.request(self.command, self.path, body, proxy.translated(headers))
             reply = onward.getresponse()
             content = reply.read()
         except OSError:

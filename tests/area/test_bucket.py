@@ -12,12 +12,14 @@ import obstore
 import pytest
 import rasterio
 
-from adadino.area import store
+from adadino.area import bucket
 from adadino.area.mosaic import as_mosaics
 from adadino.area.units import Dates
 from adadino.errors import AdaDINOError, ConfigError, InputError, WriteError
 from tests.area.buckets import BUCKET, KEYS, Proxy, Server
 from tests.area.regions import area, make_scene, tree
+
+IMPATIENT = {"max_retries": 1, "retry_timeout": timedelta(seconds=1)}
 
 pytestmark = pytest.mark.slow
 if shutil.which("weed") is None:
@@ -100,7 +102,9 @@ def test_requests_that_fail_change_no_byte(server, images, model, use, undisturb
 def test_a_server_that_is_killed_is_found_again(
     server, images, model, use, undisturbed, monkeypatch
 ):
-    monkeypatch.setattr(store, "RETRIES", {"max_retries": 1, "retry_timeout": timedelta(seconds=1)})
+    monkeypatch.setattr(
+        bucket, "RETRIES", {"max_retries": 1, "retry_timeout": timedelta(seconds=1)}
+    )
     monkeypatch.setenv("GDAL_HTTP_MAX_RETRY", "1")
     use(server.address, *KEYS["owner"])
     finished = []
@@ -143,7 +147,9 @@ def begin(model, images, out=f"s3://{BUCKET}/bad"):
 
 
 def test_one_sentence_for_each_thing_that_is_wrong(server, images, model, use, monkeypatch):
-    monkeypatch.setattr(store, "RETRIES", {"max_retries": 1, "retry_timeout": timedelta(seconds=1)})
+    monkeypatch.setattr(
+        bucket, "RETRIES", {"max_retries": 1, "retry_timeout": timedelta(seconds=1)}
+    )
     key, secret = KEYS["owner"]
     use(server.address, key, "wrong")
     with pytest.raises(AdaDINOError, match=r"the credentials are wrong; correct AWS_SECRET"):

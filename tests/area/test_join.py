@@ -15,6 +15,7 @@ from adadino.area.polygons import join_region, read_polygons
 from adadino.area.store import Folder
 from adadino.area.units import Dates, PlacedDates, Unit
 from adadino.geo.grid import Grid
+from adadino.geo.polygons import simplify
 from adadino.geo.polygons.seams import save_part, trace_part
 from adadino.geo.polygons.vector import measured, trace
 from adadino.scene import SceneOptions
@@ -27,6 +28,7 @@ SHAPE = (150, 200)
 @pytest.fixture(autouse=True)
 def _small_cells(monkeypatch):
     monkeypatch.setattr(join, "CELL", CELL)
+    monkeypatch.setattr(simplify, "SQUARE", CELL)
 
 
 def river() -> np.ndarray:

@@ -117,6 +117,31 @@ def test_of_many_dates_the_best_pair_of_each_place_is_taken(tmp_path):
     assert names == ["clear-18", "summer-23"]
 
 
+def test_a_place_is_a_cell_or_nearly_the_same_box(tmp_path):
+    def shot(name, year, box, **properties):
+        found = item(name, f"{year}-06-01T00:00:00Z", box, visual=f"{name}.tif")
+        found["properties"] |= properties
+        return found
+
+    row = {"landsat:wrs_path": "193", "landsat:wrs_row": "024"}
+    features = [
+        shot("near-a", 2018, [0, 0, 1, 1]),
+        shot("near-b", 2023, [0.02, -0.03, 0, 1.02, 0.97, 50]),  # with heights
+        shot("beside-a", 2018, [0.5, 0, 1.5, 1]),
+        shot("beside-b", 2023, [0.51, 0, 1.51, 1]),
+        shot("landsat-a", 2018, [5, 5, 7, 7], **row),
+        shot("landsat-b", 2023, [5.6, 5, 7.6, 7], **row),
+    ]
+    document = tmp_path / "search.json"
+    document.write_text(json.dumps({"type": "FeatureCollection", "features": features}))
+    pairs = {(Path(d.before).stem, Path(d.after).stem) for d in read_pairs(document)}
+    assert pairs == {(f"{n}-a", f"{n}-b") for n in ("near", "beside", "landsat")}
+    features[0]["bbox"] = [1]
+    document.write_text(json.dumps({"type": "FeatureCollection", "features": features}))
+    with pytest.raises(InputError, match="item near-a has a bbox of 1 numbers"):
+        read_pairs(document)
+
+
 def ramp(path, crs, transform, shape, *, value=None):
     """An image whose red and green say where on Earth it lies."""
     rows, cols = np.mgrid[: shape[0], : shape[1]] + 0.5

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import threading
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
-from adadino.area.ledger import Ledger
-from adadino.area.store import Folder, open_store
+from adadino.area import bucket
+from adadino.area.ledger import Ledger, dates_facts
+from adadino.area.pairs import read_pairs
+from adadino.area.store import Folder, open_store, without_secrets
 from adadino.area.units import Dates, Unit
-from adadino.errors import ConfigError, InputError, WriteError
+from adadino.errors import AdaDINOError, ConfigError, InputError, WriteError
 from tests.area.regions import area, tree
 
 EVIL = ["../x", "a/../../x", "/etc/x", "..", ".", "", "a//b", "a/./b", "a\\..\\b", "a\0b"]
@@ -92,3 +97,75 @@ def test_damaged_partitions_are_written_again(dates, model, tmp_path, content):
     said.write_text(content)
     assert area([dates], tmp_path, model).predicted == 0
     assert tree(tmp_path) == before
+
+
+SIGNED = [
+    "https://x/a.tif?sv=2021&se=2030&sr=c&sp=rl&sig=s3cr3t%2B",
+    "https://x/a.tif?X-Amz-Credential=s3cr3t&X-Amz-Signature=s3cr3t",
+    "/vsicurl/https://me:s3cr3t@x/a.tif",
+    "https://x/a.tif?token=s3cr3t",
+]
+
+
+@pytest.mark.parametrize("name", SIGNED)
+def test_signatures_are_not_told(name):
+    assert "s3cr3t" not in without_secrets(f"cannot open {name} as an image: {name!r}")
+    assert without_secrets(f"{name}, 3").startswith(name.partition("?")[0][:9])
+
+
+def test_other_addresses_stay_as_they_are():
+    for name in ("https://x/a.tif?size=3&band=B04&set=1", "s3://b/a.tif", "/data/a@b/c.tif"):
+        assert without_secrets(name) == name
+
+
+def test_an_image_that_is_signed_anew_is_the_same(model, tmp_path):
+    """And neither its name nor a message holds the signature."""
+    table, facts = tmp_path / "pairs.csv", []
+    for signature in ("s3cr3t.x", "0th3r.x"):
+        names = (f"https://127.0.0.1:1/{name}.tif?sig={signature}" for name in ("a", "b"))
+        table.write_text(f"before,after\n{','.join(names)}\n")
+        (dates,) = read_pairs(table)
+        assert dates.name == "a"
+        facts.append(dates_facts(dates))
+        with pytest.raises(InputError, match=r"a\.tif") as error:  # nobody answers there
+            area([dates], tmp_path / "out", model)
+        assert signature not in str(error.value)
+    assert facts[0] == facts[1]
+
+
+def test_credentials_do_not_follow_a_redirection(monkeypatch):
+    """A server that sends us elsewhere does not get our signature sent along."""
+    pytest.importorskip("obstore")
+    seen = []
+
+    class Elsewhere(BaseHTTPRequestHandler):
+        def do_GET(self):
+            seen.append(dict(self.headers))
+            self.send_response(404)
+            self.end_headers()
+
+        do_HEAD = do_PUT = do_GET  # noqa: N815
+
+        def log_message(self, *_):
+            pass
+
+    class Here(Elsewhere):
+        def do_GET(self):
+            self.send_response(307)
+            self.send_header("Location", f"http://localhost:{elsewhere.server_port}/x")
+            self.end_headers()
+
+        do_HEAD = do_PUT = do_GET  # noqa: N815
+
+    elsewhere, here = (ThreadingHTTPServer(("127.0.0.1", 0), kind) for kind in (Elsewhere, Here))
+    for server in (elsewhere, here):
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+    monkeypatch.setattr(bucket, "RETRIES", {"max_retries": 0})
+    monkeypatch.setenv("AWS_ENDPOINT_URL", f"http://127.0.0.1:{here.server_port}")
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "key")
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "secret")
+    with contextlib.suppress(AdaDINOError):
+        open_store("s3://bucket/here").read("area.json")
+    assert all("authorization" not in {name.lower() for name in one} for one in seen)
+    for server in (elsewhere, here):
+        server.shutdown()

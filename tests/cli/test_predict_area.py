@@ -99,7 +99,7 @@ def test_a_plan_says_what_will_break(adadino, arguments):
     from adadino.area.cost import Cost, find_limits
 
     cost = Cost(200_000, 1, 1, 0, 1, 1, 1, 1, 10**18, 3_000_000, 1, 5 * 10**9, 0)
-    said = " ".join(find_limits([], cost, SceneOptions(simplify=1.0), "here/out"))
-    for what in ("--simplify holds all", "without a GeoPackage", "GB do not fit", "slow to list"):
+    said = " ".join(find_limits([], cost, "here/out"))
+    for what in ("without a GeoPackage", "GB do not fit", "slow to list"):
         assert what in said
     assert "the driver needs 5.0 GB" in said

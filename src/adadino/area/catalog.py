@@ -15,9 +15,10 @@ from typing import Any
 
 from rasterio.windows import Window
 
-from adadino.area.ledger import Done, Ledger
-from adadino.area.polygons import FOLDER, Spread
-from adadino.area.store import is_remote, object_time
+from adadino.area.bucket import object_time
+from adadino.area.ledger import Done, Ledger, Spread
+from adadino.area.polygons import FOLDER
+from adadino.area.store import is_remote
 from adadino.area.units import PlacedDates, Unit
 from adadino.errors import AdaDINOError
 from adadino.geo.read.dates import Moment, both_taken

@@ -37,8 +37,6 @@ MANY_FILES = 100_000
 """Files in one folder that file systems list slowly."""
 WIDE = 100_000.0
 """Metres across which one stretch and one choice of chunks are a thin sample."""
-MANY = 2_000_000
-"""Polygons that one process cannot simplify in the memory of a usual machine."""
 
 
 @dataclass(frozen=True)
@@ -179,16 +177,10 @@ def estimate(
 def find_limits(
     scenes: Sequence[PlacedDates],
     cost: Cost,
-    options: SceneOptions,
     out: str,
     survey_block: int = 0,
 ) -> Iterator[str]:
     """Say what will break or be worse than it could be, and the way out of each."""
-    if options.simplify and cost.polygons > MANY:
-        yield (
-            f"--simplify holds all {cost.polygons:,} polygons of a pair in one process; leave it "
-            "out, and simplify what you look at"
-        )
     if cost.polygons > FEW:
         yield f"{cost.polygons:,} polygons are in change.parquet alone, without a GeoPackage"
     if not is_remote(out):

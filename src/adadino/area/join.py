@@ -24,7 +24,6 @@ from typing import NamedTuple
 import geopandas as gpd
 import numpy as np
 import shapely
-from numpy.typing import NDArray
 
 from adadino.area.ledger import Ledger, Record, checksum
 from adadino.area.units import PlacedDates, Unit
@@ -42,9 +41,10 @@ from adadino.geo.polygons.seams import (
     take,
     union,
 )
-from adadino.geo.polygons.vector import Pieces, rows
+from adadino.geo.polygons.simplify import SQUARE, Outlines
+from adadino.geo.polygons.vector import Pieces, Ranked, drawn, rank
 
-CELL = 32_768
+CELL = SQUARE
 """Side of a partition in pixels: 8 x 8 units of 4096."""
 
 Member = tuple[str, int]
@@ -205,15 +205,20 @@ def concatenate(pieces: Sequence[Pieces]) -> Pieces:
 
 def write_partition(ledger: Ledger, rules: Rules, partition: Partition) -> tuple[int, int, str]:
     """Write the polygons of a partition; returns how many there are, bytes and SHA-256."""
-    pieces, grid = find_pieces(ledger, partition), rules.scene.grid
-    return write_rows(ledger, rules, partition, rows(pieces, grid, min_area=rules.min_area))
+    ranked = find_ranked(ledger, rules, partition)
+    return write_rows(ledger, rules, partition, ranked, ranked.pieces.outlines)
+
+
+def find_ranked(ledger: Ledger, rules: Rules, partition: Partition) -> Ranked:
+    """The changes of a partition that are large enough, the largest first."""
+    return rank(find_pieces(ledger, partition), rules.scene.grid, min_area=rules.min_area)
 
 
 def write_rows(
-    ledger: Ledger, rules: Rules, partition: Partition, frame: gpd.GeoDataFrame
+    ledger: Ledger, rules: Rules, partition: Partition, ranked: Ranked, outlines: Outlines
 ) -> tuple[int, int, str]:
     """Write the rows of a partition; returns how many there are, bytes and SHA-256."""
-    bounds = rules.scene.grid.bounds
+    frame, bounds = drawn(ranked, rules.scene.grid, outlines), rules.scene.grid.bounds
     frame.insert(0, "pair", rules.scene.dates.name)
     if rules.degrees:
         corners = gpd.GeoSeries([shapely.box(*bounds)], crs=frame.crs)
@@ -223,28 +228,6 @@ def write_rows(
     facts = len(frame), path.stat().st_size, checksum(path)
     ledger.store.publish(partition.file)
     return facts
-
-
-def simplified(
-    ledger: Ledger, rules: Rules, partitions: Sequence[Partition]
-) -> Iterator[gpd.GeoDataFrame]:
-    """The rows of each partition, with all outlines of the pair simplified together.
-
-    Outlines that touch must stay together, through the whole pair: all of them are held at once.
-    """
-    whole = concatenate([find_pieces(ledger, partition) for partition in partitions])
-    grid = rules.scene.grid
-    frame = rows(whole, grid, min_area=rules.min_area, simplify=rules.simplify)
-    for at in partitions:
-        yield frame[_in(at, frame["row"].to_numpy(), frame["col"].to_numpy())].copy()
-
-
-def _in(partition: Partition, row: Labels, col: Labels) -> NDArray[np.bool_]:
-    """Which first pixels lie in a partition."""
-    inside: NDArray[np.bool_] = (row // CELL * CELL == partition.row) & (
-        col // CELL * CELL == partition.col
-    )
-    return inside
 
 
 def partition_digest(rules: Rules, partition: Partition) -> str:

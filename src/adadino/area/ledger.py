@@ -18,12 +18,13 @@ from __future__ import annotations
 import hashlib
 import json
 import secrets
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
-from adadino.area.store import Folder, Store, is_remote, object_facts
+from adadino.area.bucket import object_facts
+from adadino.area.store import Folder, Store, is_remote, without_secrets
 from adadino.area.units import Dates, Unit
 from adadino.errors import WriteError
 from adadino.files import write_atomic
@@ -34,6 +35,9 @@ Record = dict[str, Any]
 
 Done = Mapping[Dates, Mapping[Unit, Record]]
 """The finished units of each pair, from top to bottom."""
+
+Spread = Callable[[Callable[[Any], Any], Sequence[Any]], Iterable[Any]]
+"""Calls a function for each item, here or on workers; answers come in the items' order."""
 
 ENDINGS = {"mask": ".tif", "probability": ".tif", "polygons": ".npz", "raw": ".tif", "kept": ".npz"}
 """How the names of a unit's files end, by what they hold."""
@@ -219,7 +223,8 @@ def _tries(unit: Unit) -> str:
 def dates_facts(dates: Dates) -> list[list[object]]:
     """The files of a pair: path, size and time of change; for objects their tag."""
     return [
-        object_facts(name) if is_remote(name) else file_facts(name)
+        # An address that is signed anew is the same image.
+        object_facts(name) if is_remote(name) else file_facts(without_secrets(name))
         for name in (dates.before, dates.after)
     ]
 

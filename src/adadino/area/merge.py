@@ -17,9 +17,9 @@ import numpy as np
 from affine import Affine
 
 from adadino.area.blocks import Block, cut_blocks
-from adadino.area.ledger import Done, Ledger, Record
+from adadino.area.ledger import Done, Ledger, Record, Spread
 from adadino.area.overviews import write_overviews
-from adadino.area.polygons import Spread
+from adadino.area.store import without_secrets
 from adadino.area.units import PlacedDates
 from adadino.area.worker import Job
 from adadino.errors import InputError
@@ -134,7 +134,7 @@ def write_manifest(
         valid = sum(record["valid"] for record in records)
         pairs.append(
             {
-                **asdict(scene.dates),
+                **{name: without_secrets(value) for name, value in asdict(scene.dates).items()},
                 "crs": crs_name(scene.grid.crs),
                 "transform": list(scene.grid.transform)[:6],
                 "height": scene.grid.height,

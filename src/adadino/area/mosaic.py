@@ -20,8 +20,9 @@ from rasterio.enums import MaskFlags, Resampling
 from rasterio.vrt import WarpedVRT
 from rasterio.warp import calculate_default_transform, transform_bounds
 
+from adadino.area.gdal import gdal_name, teach_gdal
 from adadino.area.pairs import images, read_pairs, two_folders
-from adadino.area.store import Store, gdal_name, is_remote, open_store, teach_gdal
+from adadino.area.store import Store, is_remote, open_store
 from adadino.area.units import Dates, folder_name
 from adadino.errors import InputError
 from adadino.files import write_atomic

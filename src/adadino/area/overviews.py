@@ -21,8 +21,7 @@ from rasterio.enums import Resampling
 from rasterio.windows import Window
 
 from adadino.area.join import Cell, cut_cells
-from adadino.area.ledger import Done, Ledger
-from adadino.area.polygons import Spread
+from adadino.area.ledger import Done, Ledger, Spread
 from adadino.area.units import PlacedDates
 from adadino.files import write_atomic
 from adadino.geo.grid import Grid

@@ -93,7 +93,8 @@ def _from_csv(path: Path) -> list[Dates]:
                 "before,after or before,after,name."
             )
         before, after = (image_name(row[key], path.parent, path) for key in ("before", "after"))
-        found.append(Dates(folder_name(row.get("name") or Path(before).stem), before, after))
+        name = row.get("name") or Path(before.partition("?")[0]).stem
+        found.append(Dates(folder_name(name), before, after))
     return found
 
 

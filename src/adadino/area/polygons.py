@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import io
 import json
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -24,11 +24,10 @@ from adadino.area.join import (
     cut_partitions,
     merge_cell,
     partition_digest,
-    simplified,
     write_partition,
-    write_rows,
 )
-from adadino.area.ledger import Done, Ledger, read_object
+from adadino.area.ledger import Done, Ledger, Spread, read_object
+from adadino.area.simplify import simplify_partitions
 from adadino.area.units import PlacedDates
 from adadino.geo.grid import crs_name
 from adadino.geo.polygons.vector import numbered
@@ -40,9 +39,6 @@ FEW = 200_000
 """Polygons up to which there is a GeoPackage, too; it is written in one piece, from memory."""
 FOLDER = "change.parquet"
 LAYER = "change.gpkg"
-
-Spread = Callable[[Callable[[Any], Any], Sequence[Any]], Iterable[Any]]
-"""Calls a function for each item, here or on workers; answers come in the items' order."""
 
 
 @dataclass(frozen=True)
@@ -123,11 +119,8 @@ def _write(
     kept = set(kept)
     missing = [at for at in partitions if at.file not in kept]
     if rules.simplify and missing:
-        missing, frames = list(partitions), simplified(ledger, rules, partitions)
-        facts: Iterable[tuple[int, int, str]] = (
-            write_rows(ledger, rules, at, frame)
-            for at, frame in zip(partitions, frames, strict=True)
-        )
+        missing = list(partitions)  # outlines that touch are simplified together
+        facts = simplify_partitions(ledger, rules, partitions, spread)
     else:
         facts = spread(partial(write_partition, ledger, rules), missing)
     for at, (count, size, sha256) in zip(missing, facts, strict=True):

@@ -18,18 +18,18 @@ from typing import TYPE_CHECKING
 from adadino.area import UNIT, merge
 from adadino.area.blocks import check_side
 from adadino.area.catalog import write_catalog
-from adadino.area.ledger import Ledger, Record
+from adadino.area.gdal import teach_gdal
+from adadino.area.ledger import Ledger, Record, Spread
 from adadino.area.polygons import (
     FOLDER,
     LAYER,
-    Spread,
     join_region,
     read_polygons,
     write_geopackage,
 )
 from adadino.area.pool import Outcomes, RayPool, run_here
 from adadino.area.sieve import sieve_pair
-from adadino.area.store import open_store, teach_gdal
+from adadino.area.store import open_store
 from adadino.area.units import Dates, PlacedDates, Unit, cut, open_scenes
 from adadino.area.watch import Watch, Watcher
 from adadino.area.webmap import write_maps

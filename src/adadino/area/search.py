@@ -1,10 +1,12 @@
 """Pairs from a STAC document: an item, an ItemCollection (a search's result), a collection.
 
 - An item with the assets `before` and `after` is a pair.
-- Other items are images. Of those of one footprint, one of the earlier half of the time and one of
-  the later half are a pair: the two with the least clouds (`eo:cloud_cover`) and the most alike
-  seasons, a month apart counting as much as ten percent of clouds. Equal ones are told apart by
-  their distance in time, the largest first.
+- Other items are images. Those of one cell of a grid (`grid:code`, `landsat:wrs_path` and `_row`),
+  or whose boxes are nearly the same, show one place: satellites do not come back to the pixel.
+- Of the images of a place, one of the earlier half of the time and one of the later half are a
+  pair: the two with the least clouds (`eo:cloud_cover`) and the most alike seasons, a month apart
+  counting as much as ten percent of clouds. Equal ones are told apart by their distance in time,
+  the largest first.
 - Where the pairs become mosaics, the clearest lies on top.
 """
 
@@ -17,11 +19,15 @@ from itertools import product
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import shapely
+
 from adadino.area.units import Dates, folder_name, image_name
 from adadino.errors import InputError
 
 ASSETS = ("visual", "image", "data")
 """Names under which catalogues keep the picture, in the order in which they are looked for."""
+SAME = 0.8
+"""The share of two boxes together that they have in common where they are one place."""
 SEASON = 1 / 3
 """How many percent of clouds a day between two seasons counts for."""
 
@@ -42,7 +48,7 @@ def pairs_of_stac(path: Path) -> list[Dates]:
         InputError: It holds no items, or an item lacks what a pair needs.
     """
     found: list[tuple[float, Dates]] = []
-    by_place: dict[str, list[Shot]] = {}
+    places: list[tuple[Place, list[Shot]]] = []
     for item, base in _all_items(path):
         assets = _assets(item, path)
         if {"before", "after"} <= assets.keys():
@@ -50,8 +56,13 @@ def pairs_of_stac(path: Path) -> list[Dates]:
             name = folder_name(str(item.get("id", path.stem)))
             found.append((_cloud(item, path), Dates(name, *hrefs)))
         else:
-            by_place.setdefault(_place(item, path), []).append(_shot(item, base, path))
-    for shots in by_place.values():
+            place = _place(item, path)
+            same = next((shots for other, shots in places if _is_same(place, other)), None)
+            if same is None:
+                same = []
+                places.append((place, same))
+            same.append(_shot(item, base, path))
+    for _, shots in places:
         before, after = _best(sorted(shots), path)
         dates = Dates(folder_name(before.name), before.href, after.href)
         found.append((before.cloud + after.cloud, dates))
@@ -182,17 +193,37 @@ def _cloud(item: Mapping[str, Any], path: Path) -> float:
     return float(said) if isinstance(said, int | float) else 0.0
 
 
-def _place(item: Mapping[str, Any], path: Path) -> str:
-    """What two items of one footprint have in common."""
+Place = str | shapely.Polygon
+"""A cell of a grid, or a box."""
+
+
+def _is_same(place: Place, other: Place) -> bool:
+    if isinstance(place, str) or isinstance(other, str):
+        return place == other
+    common = place.intersection(other).area
+    return bool(common >= SAME * (place.area + other.area - common))
+
+
+def _place(item: Mapping[str, Any], path: Path) -> Place:
+    """What two items of one place have in common."""
     properties = _object(item, "properties", path)
     code = properties.get("grid:code")
-    box = properties.get("proj:bbox") or item.get("bbox")
+    landsat = [properties.get(f"landsat:wrs_{name}") for name in ("type", "path", "row")]
+    if code is None and None not in landsat[1:]:
+        code = f"landsat {landsat}"
+    box = item.get("bbox") or properties.get("proj:bbox")
     numbers = isinstance(box, list) and all(isinstance(n, int | float) for n in box)
     if code is None and not numbers:
         raise InputError(
             f"{path}: item {item.get('id')} has no bbox; add it, or list the pairs in a CSV."
         )
-    return str(code) if code is not None else str([round(n, 6) for n in box or ()])
+    if code is not None:
+        return str(code)
+    assert isinstance(box, list)
+    half = len(box) // 2  # of three dimensions the first two
+    if half < 2:
+        raise InputError(f"{path}: item {item.get('id')} has a bbox of {len(box)} numbers; give 4.")
+    return shapely.box(box[0], box[1], box[half], box[half + 1])
 
 
 def _picture(item: Mapping[str, Any], path: Path) -> str:

@@ -25,8 +25,7 @@ from numpy.typing import NDArray
 from rasterio.io import MemoryFile
 from rasterio.windows import Window
 
-from adadino.area.ledger import Ledger, Record
-from adadino.area.polygons import Spread
+from adadino.area.ledger import Ledger, Record, Spread
 from adadino.area.units import PlacedDates, Unit
 from adadino.files import write_atomic
 from adadino.geo.grid import Grid

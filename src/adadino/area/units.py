@@ -13,7 +13,8 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
-from adadino.area.store import teach_gdal
+from adadino.area.gdal import teach_gdal
+from adadino.area.store import without_secrets
 from adadino.errors import AdaDINOError, ConfigError, InputError
 from adadino.geo.grid import Grid, match
 from adadino.geo.read.raster import resampled_grid
@@ -92,7 +93,11 @@ def open_scenes(
     with ThreadPoolExecutor(OPENERS) as threads:
         found = list(zip(pairs, threads.map(grid_of, pairs), strict=True))
     scenes = [PlacedDates(dates, grid) for dates, grid in found if isinstance(grid, Grid)]
-    broken = {d.name: str(error) for d, error in found if isinstance(error, AdaDINOError)}
+    broken = {
+        dates.name: without_secrets(str(error))
+        for dates, error in found
+        if isinstance(error, AdaDINOError)
+    }
     return scenes, broken
 
 

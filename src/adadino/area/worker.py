@@ -20,9 +20,10 @@ from rasterio.windows import Window
 
 import adadino
 from adadino.area.blocks import Blend, Block, parts_of
+from adadino.area.gdal import teach_gdal
 from adadino.area.ledger import Ledger, Record, dates_facts
 from adadino.area.sieve import save_kept
-from adadino.area.store import open_store, teach_gdal
+from adadino.area.store import open_store, without_secrets
 from adadino.area.units import Dates, Unit
 from adadino.errors import (
     AdaDINOError,
@@ -121,7 +122,8 @@ class Worker:
         except Exception as error:  # whatever is wrong with one unit, the others go on
             self._close_pair()
             known = isinstance(error, AdaDINOError)
-            return {"problem": str(error) if known else f"{type(error).__name__}: {error}"}
+            said = str(error) if known else f"{type(error).__name__}: {error}"
+            return {"problem": without_secrets(said)}
         finally:
             self.ledger.end_attempts(unit)
 
@@ -269,7 +271,8 @@ class Worker:
                     if self.job.survey_block and warning.category is RegistrationWarning
                 }
                 said = [text for text in pair.warnings if text not in about_shift]
-                notes = {"warnings": (*said, *fit.sentences), "domain": fit.remark}
+                said = [without_secrets(text) for text in (*said, *fit.sentences)]
+                notes = {"warnings": said, "domain": fit.remark}
                 size = list(pair.reader.grid.shape)
                 return {"files": files, "size": size, **found, **notes, "chosen": chosen}
 

@@ -193,7 +193,7 @@ def _rehearse(
             like=read_likeness(plan.like) if plan.like else None,
             prices=Prices(plan.gpu_price, plan.gb_price),
         )
-        limits = list(find_limits(scenes, cost, options, out, product.survey_block))
+        limits = list(find_limits(scenes, cost, out, product.survey_block))
     _print_cost(len(scenes), cost, broken, limits, own_rate=plan.rate is not None, json=json)
 
 

@@ -159,13 +159,13 @@ def _html_rows(rows: object, cell: str) -> str:
 
 
 def _html_figure(picture: NDArray[np.uint8], caption: str) -> str:
-    code = base64.b64encode(_encoded(picture)).decode()
+    code = base64.b64encode(encoded(picture)).decode()
     alt = escape(caption, quote=True)
     image = f'<img src="data:image/jpeg;base64,{code}" alt="{alt}">'
     return f"<figure>{image}<figcaption>{escape(caption)}</figcaption></figure>"
 
 
-def _encoded(picture: NDArray[np.uint8]) -> bytes:
+def encoded(picture: NDArray[np.uint8]) -> bytes:
     """A picture as JPEG: a photograph as PNG is five times as large."""
     buffer = io.BytesIO()
     Image.fromarray(picture).save(buffer, "JPEG", quality=90, subsampling=0)
@@ -247,7 +247,7 @@ def _pdf_pictures(pdf: FPDF, items: Sequence[tuple[NDArray[np.uint8], str]], col
     for index, ((picture, caption), height) in enumerate(zip(items, heights, strict=True)):
         left = MARGIN + index * (width + GAP)
         size = {"w": shrink * width, "h": shrink * height}
-        pdf.image(io.BytesIO(_encoded(picture)), x=left, y=top, **size)
+        pdf.image(io.BytesIO(encoded(picture)), x=left, y=top, **size)
         pdf.set_xy(left, top + shrink * height + 0.5)
         pdf.set_font_size(8)
         pdf.multi_cell(width, 3.6, _printable(pdf, caption), align="L")

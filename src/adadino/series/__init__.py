@@ -7,7 +7,8 @@ In reading order:
 - `pairs` compares them with `adadino.scene`, pair by pair, and keeps what is finished.
 - `fuse` is the rule that makes dates of the pairs' probabilities; `maps` applies it to rasters,
   window by window.
-- `polygons` outlines what changed; `pictures` draws the dates of a polygon, and the animation.
+- `polygons` outlines what changed; `pictures` draws the dates of a polygon, and the animation;
+  `page` is the series with a slider.
 
 Names are imported when first used, so that the command line reads the settings without rasterio.
 """

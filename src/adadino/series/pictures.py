@@ -1,11 +1,11 @@
-"""Pictures of a series: the time line of a polygon, and the animation of all dates."""
+"""Pictures of a series: the time line of a polygon, all dates, and their animation."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import shapely
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 CHIP, GAP, CAPTION, ACROSS = 200, 10, 26, 8
 """Pixels of a chip's side, between chips and for a date; chips in a row."""
 FRAME, FRAME_MS = 640, 900
-"""The longest side of the animation, and how long a frame stays."""
+"""The longest side of the dates on the page and in the animation, and how long a frame stays."""
 
 
 def write_timelines(
@@ -58,30 +58,41 @@ def write_timelines(
     return written
 
 
-def write_gif(
-    path: Path,
-    frame: gpd.GeoDataFrame,
-    shots: Sequence[Shot],
-    place: Scene,
-    options: SceneOptions,
-) -> None:
-    """Animate the dates; a polygon is outlined from the date that first shows it."""
+class Frames(NamedTuple):
+    """All dates in few pixels, and the polygons on them."""
+
+    pictures: list[Picture]
+    rings: list[list[list[tuple[float, float]]]]
+    """For each polygon its rings in pixels of the pictures."""
+
+
+def draw_frames(
+    frame: gpd.GeoDataFrame, shots: Sequence[Shot], place: Scene, options: SceneOptions
+) -> Frames:
+    """Read each date for the page and the animation."""
     grid = place.grid
     scale = min(1.0, FRAME / max(grid.shape))
     shape = max(1, round(grid.height * scale)), max(1, round(grid.width * scale))
     outlines = move(frame.geometry.to_numpy(), ~grid.transform)
-    frames = []
-    for shot, picture in zip(shots, _dates(shots, place, shape, options), strict=True):
-        image = Image.new("RGB", (shape[1], shape[0] + CAPTION), PAPER)
+    rings = [_lines(outline, 0, 0, scale) for outline in outlines]
+    return Frames(list(_dates(shots, place, shape, options)), rings)
+
+
+def write_gif(path: Path, frames: Frames, frame: gpd.GeoDataFrame, shots: Sequence[Shot]) -> None:
+    """Animate the dates; a polygon is outlined from the date that first shows it."""
+    images = []
+    for shot, picture in zip(shots, frames.pictures, strict=True):
+        height, width = picture.shape[:2]
+        image = Image.new("RGB", (width, height + CAPTION), PAPER)
         image.paste(Image.fromarray(picture), (0, CAPTION))
         draw = ImageDraw.Draw(image)
         draw.text((6, 4), shot.label, fill=INK, font=sized_font(16))
-        for outline, seen in zip(outlines, frame["first_seen"], strict=True):
+        for rings, seen in zip(frames.rings, frame["first_seen"], strict=True):
             if seen <= shot.label:
-                for line in _lines(outline, 0, 0, scale):
+                for line in rings:
                     draw.line([(x, y + CAPTION) for x, y in line], fill=CHANGE_COLOUR, width=2)
-        frames.append(image.quantize(128, Image.Quantize.MEDIANCUT))
-    frames[0].save(path, save_all=True, append_images=frames[1:], duration=FRAME_MS, loop=0)
+        images.append(image.quantize(128, Image.Quantize.MEDIANCUT))
+    images[0].save(path, save_all=True, append_images=images[1:], duration=FRAME_MS, loop=0)
 
 
 def _around(outline: Any, grid: Grid) -> Window:

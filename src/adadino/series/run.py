@@ -28,8 +28,9 @@ from adadino.scene.predict import open_model
 from adadino.series.dates import Scene, Shot, masks_by_date, place_of, read_series
 from adadino.series.maps import write_maps
 from adadino.series.options import SeriesOptions
+from adadino.series.page import write_page
 from adadino.series.pairs import Job, predict_pairs
-from adadino.series.pictures import write_gif, write_timelines
+from adadino.series.pictures import draw_frames, write_gif, write_timelines
 from adadino.series.polygons import find_polygons
 
 if TYPE_CHECKING:
@@ -37,7 +38,7 @@ if TYPE_CHECKING:
 
     from adadino.model.detector import Detector
 
-PAIRS, SUMMARY = "pairs", "series.json"
+PAIRS, SUMMARY, PAGE = "pairs", "series.json", "series.html"
 
 
 @dataclass(frozen=True, eq=False)  # tables do not compare to one answer
@@ -181,8 +182,10 @@ def _write(
         write_layer(frame, drafts / "change.gpkg", style=qml_text("polygons"))
         (drafts / "timelines").mkdir()
         write_timelines(drafts / "timelines", frame, shots, where, options, count=series.timelines)
+        frames = draw_frames(frame, shots, where, options)
+        write_page(drafts / PAGE, frames.pictures, labels, frame, frames.rings, where.grid)
         if series.gif:
-            write_gif(drafts / "series.gif", frame, shots, where, options)
+            write_gif(drafts / "series.gif", frames, frame, shots)
         names = sorted(path.relative_to(drafts) for path in drafts.rglob("*") if path.is_file())
         result = SeriesResult(
             folder=folder,

@@ -11,7 +11,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import NamedTuple
 
 import numpy as np
@@ -47,6 +47,10 @@ class Components:
     def prob_mean(self) -> NDArray[np.float64]:
         """The mean probability of the pixels."""
         return self.total / ONE / self.count
+
+    def take(self, which: NDArray[np.generic]) -> Components:
+        """Some of the entries, or all of them in another order."""
+        return Components(*(getattr(self, field.name)[which] for field in fields(self)))
 
 
 class Labelled(NamedTuple):

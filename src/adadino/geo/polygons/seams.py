@@ -115,8 +115,7 @@ def union(pieces: Sequence[Pieces], which: NDArray[np.intp], count: int) -> Piec
 
 def take(pieces: Pieces, which: NDArray[np.generic]) -> Pieces:
     """Some of the pieces, or all of them in another order."""
-    parts = (getattr(pieces.parts, name)[which] for name in _COMPONENTS)
-    return Pieces(pieces.outlines[which], Components(*parts))
+    return Pieces(pieces.outlines[which], pieces.parts.take(which))
 
 
 def on_edge(part: Part) -> Labels:

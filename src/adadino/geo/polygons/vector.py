@@ -12,8 +12,7 @@
   Simplifying changes the drawing, not the numbers.
 - `sieved` gives the mask without the changes that `polygons` leaves out for their size, and with
   the holes filled that are as small.
-- All polygons are simplified together as a coverage (Visvalingam-Whyatt). Simplified one by one
-  (`preserve_topology`), neighbours overlapped in a tenth of random masks and some were invalid.
+- All polygons are simplified together; see `simplify`.
 """
 
 from __future__ import annotations
@@ -44,6 +43,7 @@ from adadino.geo.polygons.components import (
     label_bands,
 )
 from adadino.geo.polygons.measure import areas, measure, move, to_metres
+from adadino.geo.polygons.simplify import simplified, snap
 
 Source: TypeAlias = NDArray[Any] | DatasetReader
 """An array (H, W), or an open raster of which the first band counts."""
@@ -191,26 +191,47 @@ def rows(
     pieces: Pieces, grid: Grid, *, min_area: float = 0.0, simplify: float = 0.0
 ) -> gpd.GeoDataFrame:
     """Measure pieces and lay them on the ground; `row` and `col` of the first pixel name each."""
+
+    def draw(outlines: NDArray[np.object_]) -> NDArray[np.object_]:
+        return simplified(outlines, to_metres(grid), simplify) if simplify > 0 else outlines
+
+    ranked = rank(pieces, grid, min_area=min_area)
+    return drawn(ranked, grid, draw(ranked.pieces.outlines))
+
+
+class Ranked(NamedTuple):
+    """Pieces that are large enough, the largest first, and how large they are."""
+
+    pieces: Pieces
+    area: NDArray[np.float64]
+    perimeter: NDArray[np.float64]
+
+
+def rank(pieces: Pieces, grid: Grid, *, min_area: float) -> Ranked:
+    """Measure pieces and sort them; equal areas in reading order."""
     outlines, parts = pieces
     area, perimeter = measure(outlines, parts.count, grid)
-
     order = np.lexsort((parts.col, parts.row, -area))
     order = order[area[order] >= min_area]
-    shown = outlines[order]
-    if simplify > 0:
-        shown = _simplify(shown, to_metres(grid), simplify)
+    kept = Pieces(outlines[order], parts.take(order))
+    return Ranked(kept, area[order], perimeter[order])
+
+
+def drawn(ranked: Ranked, grid: Grid, outlines: NDArray[np.object_]) -> gpd.GeoDataFrame:
+    """The rows of ranked pieces with these outlines, in pixels; see `rows`."""
+    parts = ranked.pieces.parts
     if grid.transform != Affine.identity():
-        shown = move(shown, grid.transform)
+        outlines = move(outlines, grid.transform)
     area_name, perimeter_name = measures(grid)
     fields = {
-        "row": parts.row[order],
-        "col": parts.col[order],
-        area_name: area[order],
-        perimeter_name: perimeter[order],
-        "prob_mean": parts.prob_mean[order],
-        "prob_max": parts.prob_max[order],
+        "row": parts.row,
+        "col": parts.col,
+        area_name: ranked.area,
+        perimeter_name: ranked.perimeter,
+        "prob_mean": parts.prob_mean,
+        "prob_max": parts.prob_max,
     }
-    return gpd.GeoDataFrame(fields, geometry=shown, crs=grid.system)
+    return gpd.GeoDataFrame(fields, geometry=outlines, crs=grid.system)
 
 
 def bands_of(mask: Source, probability: Source) -> Iterator[Band]:
@@ -245,7 +266,7 @@ def _outlines(mask: Source) -> NDArray[np.object_]:
     if not found:
         return outlines
     if not isinstance(mask, np.ndarray):  # GDAL has applied the raster's transform
-        outlines = _snap(outlines, ~mask.transform)
+        outlines = snap(outlines, ~mask.transform)
     corner, owner = shapely.get_coordinates(shapely.get_exterior_ring(outlines), return_index=True)
     in_order = np.lexsort((corner[:, 0], corner[:, 1], owner))  # topmost, then leftmost
     first = corner[in_order[np.unique(owner[in_order], return_index=True)[1]]]
@@ -253,18 +274,3 @@ def _outlines(mask: Source) -> NDArray[np.object_]:
     # In the normal form it does not show where tracing, or joining parts, began.
     normal: NDArray[np.object_] = shapely.normalize(outlines)
     return normal
-
-
-def _simplify(
-    outlines: NDArray[np.object_], to_metres: Affine, tolerance: float
-) -> NDArray[np.object_]:
-    """Drop corners of all outlines together: all stay valid, apart, and keep their holes."""
-    if not len(outlines):
-        return outlines
-    return _snap(shapely.coverage_simplify(move(outlines, to_metres), tolerance), ~to_metres)
-
-
-def _snap(outlines: NDArray[np.object_], to_pixels: Affine) -> NDArray[np.object_]:
-    """Go back to pixel corners; rounding undoes what the way did to the last digits."""
-    snapped: NDArray[np.object_] = shapely.transform(move(outlines, to_pixels), np.rint)
-    return snapped
