@@ -103,6 +103,7 @@ def model_facts(
         "licence": {"code": "Apache-2.0", "backbone": config.backbone.licence if dino else None},
         "depths": None if bscs is None else config.depths,
         "taps": config.taps if dino else None,
+        "classes": dict(zip(config.classes.names, config.classes.colours, strict=True)) or None,
         "domain": _domain(model) if trained else None,
         "ancestors": _ancestors(model) if trained else [],
         "card": _card(model),
@@ -262,6 +263,8 @@ def show(card: dict[str, Any]) -> None:
         typer.echo(f"CGLA after blocks {_list(card['depths'])}; pyramid from {_list(card['taps'])}")
     mean, std = card["normalization"]["mean"], card["normalization"]["std"]
     typer.echo(f"normalisation: mean {_list(mean)}; std {_list(std)}")
+    if card["classes"] is not None:
+        typer.echo(f"tells what changed into what: {_list(card['classes'])}")
     weights = card["weights"]
     if weights["source"] is not None:
         layout = f"{weights['layout']} layout, " if weights["layout"] else ""
