@@ -148,7 +148,9 @@ def evaluate(
             mask = mask.to(device)
             seen = protocol.prepare(LabelledPair(*images, change_of(mask)))
             output = model(seen.before, seen.after, k=protocol.k)
-            odds = output.logits.float() / getattr(model, "temperature", 1.0)  # as predict writes them
+            odds = output.logits.float() / getattr(
+                model, "temperature", 1.0
+            )  # as predict writes them
             probability = odds.softmax(1)[:, 1]
             if not probability.isfinite().all():  # it would count as unchanged
                 raise WeightsError(
@@ -179,9 +181,7 @@ def evaluate(
     )
 
 
-def _count_classes(
-    output: Output, predicted: Tensor, labels: Tensor, protocol: Protocol
-) -> Tensor:
+def _count_classes(output: Output, predicted: Tensor, labels: Tensor, protocol: Protocol) -> Tensor:
     """A batch's classes against the labels (B, 3, H, W) of its own pairs."""
     assert output.classes is not None, "labels of classes are read for a model that tells them"
     if protocol.swap:

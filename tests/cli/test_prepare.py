@@ -131,4 +131,7 @@ def test_codes_are_explained_by_a_file(adadino, tmp_path):
     assert not (tmp_path / "made").exists()
     said = adadino(*given, "--classes", table)
     assert said.code == 0
-    assert f"next: adadino train --init tiny --classes --augment.size 32 --data {tmp_path / 'made'}" in said.out
+    assert (
+        f"next: adadino train --init tiny --classes --augment.size 32 --data {tmp_path / 'made'}"
+        in said.out
+    )

@@ -108,7 +108,9 @@ def test_codes_are_what_the_table_says(tmp_path):
     path.write_text(json.dumps({"names": ["a", "b"], "codes": {"200": ["b", "a"]}}))
     codes = read_table(path)
     assert codes.pairs == {200: (2, 1)}
-    with pytest.raises(DataError, match="x holds the code 12, which classes.json does not explain"):
+    with pytest.raises(
+        DataError, match=r"x holds the code 12, which classes.json does not explain"
+    ):
         codes.split(np.array([[12]], np.uint8), "x")
 
 

@@ -192,7 +192,13 @@ def test_an_interrupted_run_goes_on_to_the_same_bytes(told, scene, tmp_path):
     model.forward = lambda *a, **o: calls.append(1) or forward(*a, **o)
     run(scene, tmp_path, model, resume=True)
     assert 0 < len(calls) < 15
-    for name in ("c.tif", "v.gpkg", "classes/from.tif", "classes/to.tif", "classes/transitions.csv"):
+    for name in (
+        "c.tif",
+        "v.gpkg",
+        "classes/from.tif",
+        "classes/to.tif",
+        "classes/transitions.csv",
+    ):
         assert (tmp_path / name).read_bytes() == (folder / name).read_bytes()
 
 

@@ -11,7 +11,6 @@ import torch
 from adadino.checkpoint import load
 from adadino.cli.train import read_run
 from adadino.config import ClassesConfig
-from adadino.config import ClassesConfig
 from adadino.data.folder import PairFolder
 from adadino.data.synthetic import CLASSES, write_dataset
 from adadino.errors import ConfigError, DataError
@@ -132,7 +131,9 @@ def test_a_resumed_run_equals_an_uninterrupted_one(trained, semantic, headed, tm
 
 
 def test_the_command_reads_the_classes_of_the_data(semantic, trained, tmp_path):
-    config = read_run([], None, None, str(trained.folder / "best"), tmp_path, semantic, classes=True)
+    config = read_run(
+        [], None, None, str(trained.folder / "best"), tmp_path, semantic, classes=True
+    )
     assert config.model.classes == CLASSES
     with pytest.raises(ConfigError, match=r"--classes reads classes.json of the dataset"):
         read_run([], None, None, "tiny", tmp_path, None, classes=True)
@@ -169,5 +170,3 @@ def test_folds_of_a_set_with_classes(semantic, trained, tmp_path):
     result = onto(trained.folder / "best", tmp_path / "set", tmp_path / "run", "data.fold=1/2",
                   "train.epochs=1", "train.part=classes")  # fmt: skip
     assert "fscd" in result.history[-1]
-
-

@@ -91,7 +91,9 @@ def _scores(history: list[dict[str, float]], batch: int) -> list[str]:
         f"Validation split, one confusion matrix over all pixels, batches of {batch}, threshold "
         f"0.5, epoch {best['epoch']:.0f} of {history[-1]['epoch']:.0f} (the best of them, chosen "
         "on this very split).",
-        "\n".join(markdown_table(names[: len(figures)], [[f"{100 * best[n]:.2f}" for n in figures]])),
+        "\n".join(
+            markdown_table(names[: len(figures)], [[f"{100 * best[n]:.2f}" for n in figures]])
+        ),
     ]
 
 

@@ -128,9 +128,7 @@ def _stack(shares: NDArray[np.float64]) -> NDArray[np.float64]:
     return stacked
 
 
-def _band(
-    axes: Axes, start: float, end: float, share: float, colour: str, other: str
-) -> None:
+def _band(axes: Axes, start: float, end: float, share: float, colour: str, other: str) -> None:
     """A band that bends from one bar to the other and fades from one colour to the other."""
     steps = np.linspace(0, 1, 40)
     bend = 3 * steps**2 - 2 * steps**3

@@ -117,7 +117,11 @@ def write_classes(
 
 
 def find_class_polygons(
-    journal: Journal, pair: OpenDates, classes: ClassesConfig, targets: Targets, options: SceneOptions
+    journal: Journal,
+    pair: OpenDates,
+    classes: ClassesConfig,
+    targets: Targets,
+    options: SceneOptions,
 ) -> gpd.GeoDataFrame:
     """`find_polygons` for each kind of change that occurs, with columns `from` and `to`."""
     import pandas as pd

@@ -149,7 +149,7 @@ def test_codes_need_their_table_and_others_have_none(codes, levir, tmp_path):
 def test_a_code_that_means_nothing_is_named(codes, tmp_path):
     root, table = codes
     table.write_text(json.dumps(CODES | {"codes": {"21": ["wood", "field"]}}))
-    with pytest.raises(DataError, match="holds the code 12, which classes.json does not explain"):
+    with pytest.raises(DataError, match=r"holds the code 12, which classes.json does not explain"):
         prepare("from-to", root, tmp_path / "out", tile=TILE, classes=table)
     assert not (tmp_path / "out" / "manifest.json").exists()
 

@@ -44,7 +44,7 @@ def test_each_change_goes_from_what_it_was_to_what_it_is(kind, from_, to):
     world = World(changes=(kind,), empty=0.0, plan="organic", change_rate=0.5)
     seen = 0
     for seed in range(4):
-        pair, (before, after) = make_classes(seed, SIZE, world)
+        _, (before, after) = make_classes(seed, SIZE, world)
         differs = before != after
         seen += int(differs.sum())
         assert np.isin(before[differs], list(from_)).mean() > 0.98

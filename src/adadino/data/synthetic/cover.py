@@ -4,9 +4,9 @@ The classes are five of SECOND's six, by its names. What counts is what the map 
 sees from above: a crop is low vegetation in every season, a wood is trees to its edge, and a car
 leaves the ground below it what it is.
 
-A pixel has `FINE` x `FINE` dots. If one of them changed, the pixel has the classes of the first such
-dot at both dates; else those of its first dot. So classes differ only inside the mask, and outside
-of it they are equal.
+A pixel has `FINE` x `FINE` dots. If one of them changed, the pixel has the classes of the first
+such dot at both dates; else those of its first dot. So classes differ only inside the mask, and
+outside of it they are equal.
 """
 
 from __future__ import annotations

@@ -127,9 +127,7 @@ def make_classes(
     """
     place = _draw_place(seed, size, world or World())
     where = {"gsd": place.world.gsd, "lean": place.lean}
-    return ClassPair(
-        _picture(place), paint_covers(place.land, place.ground, place.shape, **where)
-    )
+    return ClassPair(_picture(place), paint_covers(place.land, place.ground, place.shape, **where))
 
 
 class _Place(NamedTuple):
