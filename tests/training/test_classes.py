@@ -155,9 +155,10 @@ def test_data_whose_classes_the_model_does_not_know_is_refused(trained, semantic
     assert not (tmp_path / "x").exists()
 
 
-def test_a_head_cannot_be_trained_alone_where_there_is_none(trained, data, tmp_path):
+def test_a_head_cannot_be_trained_alone_where_there_is_none(data, tmp_path):
     with pytest.raises(ConfigError, match=r"train.part=classes trains the head of the classes"):
-        load_run(None, [f"init={trained.folder / 'best'}", "train.part=classes"])
+        run(data, tmp_path / "x", "train.part=classes")
+    assert not (tmp_path / "x").exists()
 
 
 def test_a_model_with_classes_needs_labels_of_them(headed, data, tmp_path):

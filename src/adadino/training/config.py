@@ -217,11 +217,6 @@ class RunConfig:
     train: TrainConfig = field(default_factory=TrainConfig)
 
     def __post_init__(self) -> None:
-        if self.train.part == "classes" and not self.model.classes.names:
-            raise ConfigError(
-                "train.part=classes trains the head of the classes, and the model has none; name "
-                "them with --classes, or leave the setting out."
-            )
         for name in ("compile", "checkpointing", "teacher", "bscs_anneal", "adapter_lr"):
             used = getattr(self.train, name) != getattr(TrainConfig, name)
             if self.model.peer is not None and used:
