@@ -177,7 +177,8 @@ def _amounts(band: Bytes, ground: NDArray[np.float64], count: int) -> NDArray[np
     changed = (before > 0) & (before != MASK.nodata)
     index = (before[changed] - 1) * count + after[changed] - 1
     weights = np.broadcast_to(ground[:, None], before.shape)[changed]
-    return np.bincount(index, weights, count * count).reshape(count, count)
+    amounts: NDArray[np.float64] = np.bincount(index, weights, count * count).astype(np.float64)
+    return amounts.reshape(count, count)
 
 
 def _pixel_areas(grid: Grid) -> NDArray[np.float64]:

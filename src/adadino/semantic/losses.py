@@ -64,4 +64,5 @@ def _consistency(probabilities: Tensor, classes: Tensor, changed: Tensor) -> Ten
     differs = changed & (before > 0) & (after > 0) & (before != after)
     cost = torch.where(changed, alike.clamp_min(0), 1 - alike)
     counted = ~changed | differs
-    return (cost * counted).sum() / counted.sum().clamp_min(1)
+    mean: Tensor = (cost * counted).sum() / counted.sum().clamp_min(1)
+    return mean
