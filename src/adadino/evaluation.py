@@ -144,13 +144,12 @@ def evaluate(
     for start in range(0, len(order), protocol.batch):
         indices = order[start : start + protocol.batch]
         for before, after, mask in same_size(dataset, indices):
-            images = (image.to(device).float() / 255 for image in (before, after))
-            mask = mask.to(device)
-            seen = protocol.prepare(LabelledPair(*images, change_of(mask)))
+            one, two = (image.to(device).float() / 255 for image in (before, after))
+            labels = mask.to(device)
+            seen = protocol.prepare(LabelledPair(one, two, change_of(labels)))
             output = model(seen.before, seen.after, k=protocol.k)
-            odds = output.logits.float() / getattr(
-                model, "temperature", 1.0
-            )  # as predict writes them
+            # As predict writes them.
+            odds = output.logits.float() / getattr(model, "temperature", 1.0)
             probability = odds.softmax(1)[:, 1]
             if not probability.isfinite().all():  # it would count as unchanged
                 raise WeightsError(
@@ -160,8 +159,8 @@ def evaluate(
             histogram.update(probability, seen.mask)
             predicted = probability >= protocol.threshold
             counts += [confusion_counts(p, t) for p, t in zip(predicted, seen.mask, strict=True)]
-            if mask.ndim == 4:
-                class_counts.append(_count_classes(output, predicted, mask, protocol))
+            if labels.ndim == 4:
+                class_counts.append(_count_classes(output, predicted, labels, protocol))
         if progress is not None:
             progress(min(start + protocol.batch, len(order)), len(order), "")
     table = torch.stack(counts).cpu()
