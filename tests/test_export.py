@@ -12,7 +12,7 @@ import pytest
 import rasterio
 import torch
 
-from adadino.config import StreamConfig
+from adadino.config import ClassesConfig, StreamConfig
 from adadino.errors import AdaDINOError, ConfigError, WeightsError, WriteError
 from adadino.export import ExportOptions, export
 from adadino.export import write as story
@@ -292,3 +292,10 @@ def test_files_that_are_not_ours_are_refused(tmp_path):
         ExportedModel(tmp_path / "o.onnx")
     with pytest.raises(ConfigError, match="no device 'tpu'"):
         ExportedModel(tmp_path / "o.onnx", device="tpu")
+
+
+def test_a_model_with_classes_is_not_exported(tmp_path):
+    config = dataclasses.replace(SMALL, classes=ClassesConfig(("water", "tree")))
+    with pytest.raises(ConfigError, match=r"tells classes \(water, tree\), which an exported file"):
+        export(AdaDINO(config), tmp_path / "m.pt2")
+    assert not list(tmp_path.iterdir())

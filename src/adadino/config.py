@@ -288,6 +288,10 @@ class ClassesConfig:
         return [(red, green, blue) for red, green, blue in parts]
 
 
+NO_CLASSES = ClassesConfig()
+"""What the paper's model tells: change alone."""
+
+
 @dataclass(frozen=True)
 class Config:
     """A whole model: AdaDINO, or a peer with those of the same settings that it takes."""
@@ -309,7 +313,7 @@ class Config:
     peer: str | None = None
     """A comparator of `adadino.peers` instead of AdaDINO, by name. One that stands on the frozen
     backbone takes `backbone`, `cpgr.width`, `cpgr.refiner`, `cgla.depths` and `scale`."""
-    classes: ClassesConfig = added(ClassesConfig())
+    classes: ClassesConfig = added(NO_CLASSES)  # noqa: RUF009, it declares a field
 
     def __post_init__(self) -> None:
         backbone, bscs = self.backbone, self.bscs

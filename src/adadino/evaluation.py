@@ -145,11 +145,12 @@ def evaluate(
     for start in range(0, len(order), protocol.batch):
         indices = order[start : start + protocol.batch]
         for before, after, mask in same_size(dataset, indices):
-            images = (unit(image.to(device)) for image in (before, after))
-            mask = mask.to(device)
-            seen = protocol.prepare(LabelledPair(*images, change_of(mask)))
+            one, two = (unit(image.to(device)) for image in (before, after))
+            labels = mask.to(device)
+            seen = protocol.prepare(LabelledPair(one, two, change_of(labels)))
             output = model(seen.before, seen.after, k=protocol.k)
-            odds = output.logits.float() / getattr(model, "temperature", 1.0)  # as predict writes
+            # As predict writes them.
+            odds = output.logits.float() / getattr(model, "temperature", 1.0)
             probability = odds.softmax(1)[:, 1]
             if not probability.isfinite().all():  # it would count as unchanged
                 raise WeightsError(
@@ -159,8 +160,8 @@ def evaluate(
             histogram.update(probability, seen.mask)
             predicted = probability >= protocol.threshold
             counts += [confusion_counts(p, t) for p, t in zip(predicted, seen.mask, strict=True)]
-            if mask.ndim == 4:
-                class_counts.append(_count_classes(output, predicted, mask, protocol))
+            if labels.ndim == 4:
+                class_counts.append(_count_classes(output, predicted, labels, protocol))
         if progress is not None:
             progress(min(start + protocol.batch, len(order)), len(order), "")
     table = torch.stack(counts).cpu()
@@ -180,9 +181,7 @@ def evaluate(
     )
 
 
-def _count_classes(
-    output: Output, predicted: Tensor, labels: Tensor, protocol: Protocol
-) -> Tensor:
+def _count_classes(output: Output, predicted: Tensor, labels: Tensor, protocol: Protocol) -> Tensor:
     """A batch's classes against the labels (B, 3, H, W) of its own pairs."""
     assert output.classes is not None, "labels of classes are read for a model that tells them"
     if protocol.swap:

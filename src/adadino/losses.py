@@ -29,8 +29,8 @@ from adadino.errors import ConfigError, InputError
 
 DiceKind = Literal["micro", "foreground"]
 LossTerms = tuple[Tensor, ...]
-"""Focal, Dice, CGLA and, where there are, those of the classes and of a teacher, as scalars. A plain
-tuple, because a CUDA graph returns it."""
+"""Focal, Dice, CGLA and, where there are, those of the classes and of a teacher, as scalars. A
+plain tuple, because a CUDA graph returns it."""
 
 ALPHA, GAMMA = 0.25, 4.0
 """The focal loss's weight of unchanged pixels, and the exponent of its focusing factor."""

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import csv
+import dataclasses
 import json
 import shutil
 
 import pytest
 
 from adadino.checkpoint import save
+from adadino.config import ClassesConfig
 from adadino.data.disturb import DISTURBANCES
 from adadino.data.folder import PairFolder, fingerprint
 from adadino.data.synthetic import write_dataset
@@ -176,3 +178,23 @@ def test_two_models_stand_side_by_side(adadino, model, data):
     refused = adadino("evaluate", model, "tiny", "--data", data, "--protocol", "swap")
     assert (refused.code, refused.out) == (1, "")
     assert "--protocol and --output are for one model" in refused.err
+
+
+def test_classes_are_scored_where_both_model_and_data_have_them(adadino, data, model, tmp_path):
+    classes = ClassesConfig(("water", "ground", "low vegetation", "tree", "building"))
+    config = dataclasses.replace(SMALL, classes=classes)
+    told = save(randomise(AdaDINO(config), 0.5), tmp_path / "told", with_backbone=True)
+    write_dataset(tmp_path / "set", {"test": 2}, size=32, classes=True)
+    said = adadino("evaluate", told, model, "--data", tmp_path / "set", "-q")
+    assert (said.code, said.err) == (0, "")
+    for part in ("what changed into what", "mIoU", "SeK", "F_scd", "Score = 0.3 mIoU + 0.7 SeK"):
+        assert part in said.out
+    scores = json.loads(adadino("evaluate", told, "--data", tmp_path / "set", "--json").out)
+    assert set(scores["semantic"]) == {"miou", "sek", "fscd", "score"}
+    plain = json.loads(adadino("evaluate", told, "--data", data, "--json").out)
+    assert "semantic" not in plain
+    table = tmp_path / "set" / "classes.json"
+    table.write_text(table.read_text().replace('"tree"', '"shrub"'))
+    said = adadino("evaluate", told, "--data", tmp_path / "set")
+    assert (said.code, said.out) == (1, "")
+    assert "has classes that the model does not know: shrub; it knows water" in said.err

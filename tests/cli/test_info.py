@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import subprocess
 import sys
@@ -12,7 +13,7 @@ from typer.testing import CliRunner
 
 from adadino.checkpoint import save
 from adadino.cli.app import app
-from adadino.config import preset
+from adadino.config import ClassesConfig, preset
 from adadino.model.adadino import AdaDINO
 from tests.conftest import SMALL, with_bscs
 
@@ -156,3 +157,13 @@ def test_a_model_says_what_it_descends_from(adadino, tmp_path):
     )
     assert json.loads(adadino("info", tmp_path, "--json").out)["ancestors"] == list(model.ancestors)
     assert json.loads(adadino("info", "tiny", "--json").out)["ancestors"] == []
+
+
+def test_a_model_with_classes_names_them(adadino, tmp_path):
+    classes = ClassesConfig(("water", "tree"), ("#000080", "#008000"))
+    save(AdaDINO(dataclasses.replace(SMALL, classes=classes)), tmp_path, with_backbone=True)
+    assert "tells what changed into what: water, tree" in adadino("info", tmp_path).out
+    said = json.loads(adadino("info", tmp_path, "--json").out)
+    assert said["classes"] == {"water": "#000080", "tree": "#008000"}
+    assert said["params"]["classes"] > 0
+    assert json.loads(adadino("info", "tiny", "--json").out)["classes"] is None

@@ -118,3 +118,20 @@ def test_other_options_reach_the_work(adadino, source, tmp_path):
     said = adadino("prepare", "whu-cd", source, tmp_path / "made", "--variant", "round", "-q")
     assert said.code == 1
     assert "padded" in said.err
+
+
+def test_codes_are_explained_by_a_file(adadino, tmp_path):
+    write_dataset(tmp_path / "source", {"train": 2, "val": 1}, size=32)
+    table = tmp_path / "classes.json"
+    table.write_text('{"names": ["field", "house"], "codes": {"255": ["field", "house"]}}')
+    given = ("prepare", "from-to", tmp_path / "source", tmp_path / "made", "--tile", 32)
+    said = adadino(*given)
+    assert (said.code, said.out) == (1, "")
+    assert "from-to needs --classes FILE" in said.err
+    assert not (tmp_path / "made").exists()
+    said = adadino(*given, "--classes", table)
+    assert said.code == 0
+    assert (
+        f"next: adadino train --init tiny --classes --augment.size 32 --data {tmp_path / 'made'}"
+        in said.out
+    )

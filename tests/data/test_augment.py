@@ -347,3 +347,21 @@ def test_inputs_that_do_not_belong_together_are_refused() -> None:
         augment()(before, after, mask[:, None], generator())
     with pytest.raises(InputError, match="larger than the output"):
         augment(16)(before, after, mask, generator())
+
+
+def test_classes_move_with_the_mask_and_change_places_with_the_dates():
+    before, after, mask = batch()
+    classes = torch.randint(0, 6, (2, *mask.shape), generator=generator(3)).to(torch.uint8)
+    labels = torch.stack([mask, *classes], dim=1)  # (B, 3, H, W)
+    augment = Augment(AugmentConfig(size=32))
+    draws = augment.draw(generator(5), *mask.shape)
+    assert draws.swap.any()
+    assert not draws.swap.all()
+    *_, found = augment.apply(draws, before, after, labels)
+    for channel in range(3):
+        *_, plain = augment.apply(draws, before, after, labels[:, channel])
+        swapped = draws.swap if channel else torch.zeros_like(draws.swap)
+        there = found[:, channel]
+        if channel:
+            there = torch.where(swapped[:, None, None], found[:, 3 - channel], there)
+        assert torch.equal(there, plain)

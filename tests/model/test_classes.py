@@ -41,11 +41,11 @@ def test_the_binary_answer_keeps_every_bit(small, stream):
 
 
 def test_swapped_dates_have_swapped_classes(small):
-    model = randomise(AdaDINO(semantic(small, order_invariant=True)), 0.1).eval()
+    model = randomise(AdaDINO(semantic(small, order_invariant=True)), 0.4).eval()
     before, after = pair()
     one, other = model(before, after).classes, model(after, before).classes
-    assert torch.allclose(one, other.flip(1), atol=1e-5)
-    assert not torch.allclose(one, other, atol=1e-3)
+    assert torch.allclose(one, other.flip(1), rtol=1e-3, atol=1e-4)
+    assert not torch.allclose(one, other, rtol=1e-1, atol=1e-2)
 
 
 def test_equal_dates_have_equal_classes(small):

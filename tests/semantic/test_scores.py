@@ -63,14 +63,14 @@ def test_scores_are_those_of_the_definitions(seed):
 
 
 def test_what_is_all_right_scores_one():
-    found, predicted, labels = scene(9, right=1.0)
+    _, predicted, labels = scene(9, right=1.0)
     scores = SemanticScores.of(counted(labels[:, 0] != 0, predicted, labels))
     assert (scores.miou, scores.fscd) == (1, 1)
     assert scores.sek == pytest.approx(1)
 
 
 def test_classes_by_chance_have_no_separated_kappa():
-    found, _, labels = scene(3, batch=8, size=64)
+    _, _, labels = scene(3, batch=8, size=64)
     guess = np.random.default_rng(1).integers(1, CLASSES + 1, (8, 2, 64, 64))
     scores = SemanticScores.of(counted(labels[:, 0] != 0, guess, labels))
     assert abs(scores.sek) < 0.01

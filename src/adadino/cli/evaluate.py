@@ -85,7 +85,9 @@ def command(
     for source, (name, case) in itertools.product(networks, cases.items()):
         title = name if len(networks) == 1 else source
         with progress(title, quiet=quiet or json) as report:
-            scores = evaluate(networks[source], labelled[source], case, device=where, progress=report)
+            scores = evaluate(
+                networks[source], labelled[source], case, device=where, progress=report
+            )
         results.append({"name": title, **scores.as_dict()})
         if output is not None and len(results) == 1:
             results[0] |= _write(scores, output, suggest=split == "val")
@@ -203,7 +205,9 @@ def _show_classes(results: list[dict[str, Any]]) -> None:
     ]
     if rows:
         note = "one matrix over both dates; Score = 0.3 mIoU + 0.7 SeK"
-        print_table("what changed into what", ("", "mIoU", "SeK", "F_scd", "Score"), rows, note=note)
+        print_table(
+            "what changed into what", ("", "mIoU", "SeK", "F_scd", "Score"), rows, note=note
+        )
 
 
 def _threshold(best: float | None, split: str | None) -> str:

@@ -105,6 +105,7 @@ def model_facts(
         "taps": config.taps if dino else None,
         "bands": [band._asdict() for band in config.bands.bands],
         "trained_licence": _trained_licence(model) if trained else None,
+        "classes": dict(zip(config.classes.names, config.classes.colours, strict=True)) or None,
         "domain": _domain(model) if trained else None,
         "ancestors": _ancestors(model) if trained else [],
         "card": _card(model),
@@ -276,6 +277,8 @@ def show(card: dict[str, Any]) -> None:
         typer.echo(f"CGLA after blocks {_list(card['depths'])}; pyramid from {_list(card['taps'])}")
     mean, std = card["normalization"]["mean"], card["normalization"]["std"]
     typer.echo(f"normalisation: mean {_list(mean)}; std {_list(std)}")
+    if card["classes"] is not None:
+        typer.echo(f"tells what changed into what: {_list(card['classes'])}")
     weights = card["weights"]
     if weights["source"] is not None:
         layout = f"{weights['layout']} layout, " if weights["layout"] else ""

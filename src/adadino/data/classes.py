@@ -161,8 +161,8 @@ def _of_colours(colours: NDArray[np.uint8], name: str, classes: ClassesConfig) -
     if not known.all():
         red, green, blue = colours[~known][0].tolist()
         raise DataError(
-            f"{name} holds the colour #{red:02x}{green:02x}{blue:02x}, which is no class's; name it "
-            f"in {TABLE}, or write the classes as numbers in a grey image."
+            f"{name} holds the colour #{red:02x}{green:02x}{blue:02x}, which is no class's; name "
+            f"it in {TABLE}, or write the classes as numbers in a grey image."
         )
     return found
 

@@ -110,11 +110,12 @@ def find_pairs(root: Path | str, split: str | None = None) -> list[PairFiles]:
                     f"{present} has no partner: {folder / role} holds no image called {name}. "
                     "Add it, or remove the files that it belongs to."
                 )
-    found = [[files[name] for files in roles.values()] for name in names]
-    return [
-        PairFiles(name, *files[:3], None if table is None else ClassFiles(*files[3:], table))
-        for name, files in zip(names, found, strict=True)
-    ]
+    found = []
+    for name in names:
+        before, after, label, *classes = (files[name] for files in roles.values())
+        of_classes = None if table is None else ClassFiles(classes[0], classes[1], table)
+        found.append(PairFiles(name, before, after, label, of_classes))
+    return found
 
 
 def find_table(root: Path | str) -> Path | None:

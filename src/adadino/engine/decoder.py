@@ -38,7 +38,9 @@ class FastDecoder(nn.Module):
             # default limit of eight, PyTorch would silently run them uncompiled.
             torch._dynamo.config.recompile_limit = max(torch._dynamo.config.recompile_limit, 256)
             parts = [*self.neck.necks, self.decoder.block, *self.decoder.stages]
-            parts += [part for part in (self.refiner, self.stream, self.classes) if part is not None]
+            parts += [
+                part for part in (self.refiner, self.stream, self.classes) if part is not None
+            ]
             for part in parts:
                 part.compile(dynamic=False)
 

@@ -131,6 +131,11 @@ def _check(model: Detector, path: Path, options: ExportOptions, *, overwrite: bo
         raise ConfigError(
             f"{model.config.peer} has no FFN chunks to choose: leave k and selection out."
         )
+    if model.config.classes.names:
+        raise ConfigError(
+            f"the model tells classes ({', '.join(model.config.classes.names)}), which an exported "
+            "file has no place for; predict with its checkpoint."
+        )
     options.check_target(path, overwrite=overwrite)
     chunks = model.config.bscs.chunks
     if options.k is not None and not 1 <= options.k <= chunks:

@@ -25,8 +25,8 @@ from adadino.config import Config
 from adadino.model.lite0 import CHANNELS
 from adadino.model.sizes import Sizes
 
-DETAIL = slice(1, 4)
-"""Which of the trunk's maps are read: strides 4, 8 and 16, as P2, P3 and P4 have."""
+DETAIL: tuple[int, ...] = CHANNELS[1:4]
+"""Channels of the trunk's maps that are read: strides 4, 8 and 16, as P2, P3 and P4 have."""
 
 
 class Mix(nn.Module):
@@ -52,7 +52,7 @@ class ClassHead(nn.Module):
     def __init__(self, config: Config) -> None:
         super().__init__()
         width = config.cpgr.width
-        streamed = CHANNELS[DETAIL] if config.stream.name == "lite0" else ()
+        streamed = DETAIL if config.stream.name == "lite0" else ()
         self.details = nn.ModuleList(nn.Conv2d(c, width, 1, bias=False) for c in streamed)
         self.levels = nn.ModuleList(Mix(width) for _ in range(4))
         self.join = nn.Sequential(

@@ -29,6 +29,8 @@ FIGURES = {
     "kappa": "kappa",
 }
 """The metrics of `adadino evaluate`, as cards name them."""
+CLASS_FIGURES = {"miou": "mIoU", "sek": "SeK", "fscd": "F_scd"}
+"""Those of a model that tells classes, whose best epoch the last one chooses."""
 
 KEPT_LICENCE = "DINOv3 weights keep their own licence."
 LIMITS = """It finds the kinds of change it was shown, at the resolution it was shown. Other \
@@ -97,13 +99,16 @@ def _scores(history: list[dict[str, float]], batch: int) -> list[str]:
     if "f1" not in history[-1]:
         epochs = f"{history[-1]['epoch']:.0f}"
         return [f"None: trained for {epochs} epochs without validation, so nothing chose an epoch."]
-    best = max(history, key=lambda row: row["f1"])
-    names = ["F1", "IoU", "precision", "recall", "OA", "kappa"]
+    figures = [*FIGURES, *(name for name in CLASS_FIGURES if name in history[-1])]
+    best = max(history, key=lambda row: row.get("fscd", row["f1"]))
+    names = ["F1", "IoU", "precision", "recall", "OA", "kappa", *CLASS_FIGURES.values()]
     return [
         f"Validation split, one confusion matrix over all pixels, batches of {batch}, threshold "
         f"0.5, epoch {best['epoch']:.0f} of {history[-1]['epoch']:.0f} (the best of them, chosen "
         "on this very split).",
-        "\n".join(markdown_table(names, [[f"{100 * best[name]:.2f}" for name in FIGURES]])),
+        "\n".join(
+            markdown_table(names[: len(figures)], [[f"{100 * best[n]:.2f}" for n in figures]])
+        ),
     ]
 
 
@@ -131,6 +136,8 @@ def _parts(model: Detector, original: PeerSpec | None) -> list[str]:
         lines.append(
             f"FFN chunks executed: {bscs.k} of {bscs.chunks} (selection {bscs.selection})."
         )
+    if config.classes.names:
+        lines.append(f"Tells what changed into what: {', '.join(config.classes.names)}.")
     return [*lines, f"Trained parameters: {_trained(model):,}."]
 
 

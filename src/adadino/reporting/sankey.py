@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 
 BAR, GAP = 0.06, 0.03
 """The width of a class's bar, and the gap between two, as shares of the picture."""
+LINE = 0.05
+"""The height of a line of text, likewise."""
 SMALLEST = 0.002
 """The share of all change from which a band is drawn: less is thinner than a line."""
 
@@ -55,10 +57,12 @@ def draw_sankey(
         if share >= SMALLEST:
             _band(axes, start[one], end[other], share, colours[one], colours[other])
         start[one], end[other] = start[one] - share, end[other] - share
+    lowest = 0.0
     for x, tops, sums, side in (
         (0.0, left, amount.sum(axis=1), "right"),
         (1.0, right, amount.sum(axis=0), "left"),
     ):
+        below = float("inf")
         for index, value in enumerate(sums.tolist()):
             if value:
                 bar = x - BAR if side == "right" else x
@@ -69,9 +73,12 @@ def draw_sankey(
                     linewidth=0.5,
                 )  # fmt: skip
                 at = bar - 0.02 if side == "right" else bar + BAR + 0.02
-                text = f"{names[index]}\n{value:,.3g} {unit}"
-                axes.text(at, low + height / 2, text, ha=side, va="center", size=9)
-    axes.set_xlim(-0.4, 1.4)
+                below = min(low + height / 2, below - LINE)  # thin bars have their names in a list
+                text = f"{names[index]}, {value:,.3g} {unit}"
+                axes.text(at, below, text, ha=side, va="center", size=9)
+                lowest = min(lowest, below - LINE)
+    axes.set_xlim(-0.45, 1.45)
+    axes.set_ylim(bottom=min(lowest, axes.get_ylim()[0]))
     axes.set_title(f"What changed into what: {total:,.4g} {unit}", size=12)
     _save(figure, path)
 
@@ -128,9 +135,7 @@ def _stack(shares: NDArray[np.float64]) -> NDArray[np.float64]:
     return stacked
 
 
-def _band(
-    axes: Axes, start: float, end: float, share: float, colour: str, other: str
-) -> None:
+def _band(axes: Axes, start: float, end: float, share: float, colour: str, other: str) -> None:
     """A band that bends from one bar to the other and fades from one colour to the other."""
     steps = np.linspace(0, 1, 40)
     bend = 3 * steps**2 - 2 * steps**3

@@ -18,6 +18,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from adadino.config import ClassesConfig
 from adadino.domain import Domain
 from adadino.errors import AdaDINOError, AdaDINOWarning, ConfigError, WeightsError
 from adadino.runtime.protocol import Images
@@ -84,9 +85,10 @@ class OnnxForward:
     chooses = False
     fits = False
     chunks = None
-    classes = None
     wanted = None
     threads = 1  # onnxruntime has threads of its own
+    classes: ClassesConfig | None = None
+    """None: an exported model tells change alone."""
 
     def __init__(self, model: ExportedModel, *, tile: int, engine: str) -> None:
         """Take a model.

@@ -117,7 +117,11 @@ def write_classes(
 
 
 def find_class_polygons(
-    journal: Journal, pair: OpenDates, classes: ClassesConfig, targets: Targets, options: SceneOptions
+    journal: Journal,
+    pair: OpenDates,
+    classes: ClassesConfig,
+    targets: Targets,
+    options: SceneOptions,
 ) -> gpd.GeoDataFrame:
     """`find_polygons` for each kind of change that occurs, with columns `from` and `to`."""
     import pandas as pd
@@ -173,7 +177,8 @@ def _amounts(band: Bytes, ground: NDArray[np.float64], count: int) -> NDArray[np
     changed = (before > 0) & (before != MASK.nodata)
     index = (before[changed] - 1) * count + after[changed] - 1
     weights = np.broadcast_to(ground[:, None], before.shape)[changed]
-    return np.bincount(index, weights, count * count).reshape(count, count)
+    amounts: NDArray[np.float64] = np.bincount(index, weights, count * count).astype(np.float64)
+    return amounts.reshape(count, count)
 
 
 def _pixel_areas(grid: Grid) -> NDArray[np.float64]:

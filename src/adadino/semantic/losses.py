@@ -50,7 +50,7 @@ def _entropy(log_probabilities: Tensor, classes: Tensor, changed: Tensor) -> Ten
     each = F.nll_loss(flat, classes.flatten(0, 1) - 1, ignore_index=IGNORED, reduction="none")
     each = each.unflatten(0, (-1, 2))  # (B, 2, H, W)
     both = changed[:, None].expand_as(classes)
-    total = each.new_zeros(())
+    total: Tensor = each.new_zeros(())
     for kind in (both, ~both):
         counted = kind & (classes > 0)
         total = total + (each * counted).sum() / counted.sum().clamp_min(1)
@@ -64,4 +64,5 @@ def _consistency(probabilities: Tensor, classes: Tensor, changed: Tensor) -> Ten
     differs = changed & (before > 0) & (after > 0) & (before != after)
     cost = torch.where(changed, alike.clamp_min(0), 1 - alike)
     counted = ~changed | differs
-    return (cost * counted).sum() / counted.sum().clamp_min(1)
+    mean: Tensor = (cost * counted).sum() / counted.sum().clamp_min(1)
+    return mean

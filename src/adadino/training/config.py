@@ -228,11 +228,6 @@ class RunConfig:
     train: TrainConfig = field(default_factory=TrainConfig)
 
     def __post_init__(self) -> None:
-        if self.train.part == "classes" and not self.model.classes.names:
-            raise ConfigError(
-                "train.part=classes trains the head of the classes, and the model has none; name "
-                "them with --classes, or leave the setting out."
-            )
         if self.model.peer in FREE:
             raise ConfigError(
                 f"{self.model.peer} has nothing to train: predict with it by its name, --model "

@@ -89,6 +89,11 @@ def train(
             "train.compile with train.precision=bf16 needs a GPU: on a CPU what PyTorch compiles "
             "gives NaN. Leave train.compile out."
         )
+    if config.train.part == "classes" and not config.model.classes.names:
+        raise ConfigError(
+            "train.part=classes trains the head of the classes, and the model has none; add "
+            "--classes, or leave the setting out."
+        )
     given = config
     if not overwrite:
         config = same_update(folder, config)

@@ -189,7 +189,12 @@ def _check_whole(source: Source, dest: Path, benchmark: Benchmark, settings: Set
     except DataError as error:
         plans, _ = _plan(source, benchmark, settings)
         semantic = benchmark.codes or benchmark.classes is not None
-        missing = [path for plan in plans for path in tile_paths(plan, dest, classes=semantic) if not path.exists()]
+        missing = [
+            path
+            for plan in plans
+            for path in tile_paths(plan, dest, classes=semantic)
+            if not path.exists()
+        ]
         if not missing:
             raise
         raise DataError(

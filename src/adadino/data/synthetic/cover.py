@@ -4,14 +4,14 @@ The classes are five of SECOND's six, by its names. What counts is what the map 
 sees from above: a crop is low vegetation in every season, a wood is trees to its edge, and a car
 leaves the ground below it what it is.
 
-A pixel has `FINE` x `FINE` dots. If one of them changed, the pixel has the classes of the first such
-dot at both dates; else those of its first dot. So classes differ only inside the mask, and outside
-of it they are equal.
+A pixel has `FINE` x `FINE` dots. If one of them changed, the pixel has the classes of the first
+such dot at both dates; else those of its first dot. So classes differ only inside the mask, and
+outside of it they are equal.
 """
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -31,6 +31,7 @@ GROWING = ("grass", "lawn", "meadow", "wheat", "maize", "rape")
 """Covers that are low vegetation; the others are ground."""
 
 Classes = NDArray[np.uint8]
+Value = TypeVar("Value", bound=np.generic)
 
 
 class Covers(NamedTuple):
@@ -46,14 +47,15 @@ def paint_covers(
     """What stands at every pixel at each date."""
     changed = _dots(np.asarray(paint_changes(land, ground, shape, gsd=gsd, lean=lean)) > 0)
     first = changed.argmax(axis=-1)[..., None]  # of the dots that changed; 0 where none did
-    dates = (
-        np.take_along_axis(_dots(_paint(land, ground, shape, when, gsd, lean)), first, -1)[..., 0]
-        for when in (BEFORE, AFTER)
-    )
-    return Covers(*dates)
+
+    def seen(when: int) -> Classes:
+        dots = _dots(_paint(land, ground, shape, when, gsd, lean))
+        return np.take_along_axis(dots, first, axis=-1)[..., 0]
+
+    return Covers(seen(BEFORE), seen(AFTER))
 
 
-def _dots(fine: NDArray[np.generic]) -> NDArray[np.generic]:
+def _dots(fine: NDArray[Value]) -> NDArray[Value]:
     """(H FINE, W FINE) -> (H, W, FINE FINE)."""
     height, width = (side // FINE for side in fine.shape)
     cells = fine.reshape(height, FINE, width, FINE).swapaxes(1, 2)

@@ -126,10 +126,10 @@ def make_classes(
         world: As for `make_pair`.
     """
     place = _draw_place(seed, size, world or World())
-    where = {"gsd": place.world.gsd, "lean": place.lean}
-    return ClassPair(
-        _picture(place), paint_covers(place.land, place.ground, place.shape, **where)
+    covers = paint_covers(
+        place.land, place.ground, place.shape, gsd=place.world.gsd, lean=place.lean
     )
+    return ClassPair(_picture(place), covers)
 
 
 class _Place(NamedTuple):

@@ -288,7 +288,9 @@ def _is_there(dest: Path, settings: str, splits: Mapping[str, int]) -> bool:
             return False
     except (OSError, ValueError):
         return False
-    roles = ("A", "B", "label", "label1", "label2") if (dest / TABLE).exists() else ("A", "B", "label")
+    roles = (
+        ("A", "B", "label", "label1", "label2") if (dest / TABLE).exists() else ("A", "B", "label")
+    )
     for split, count in splits.items():
         for folder in (dest / split / role for role in roles):
             found = sum(1 for _ in folder.glob("[!.]*"))
