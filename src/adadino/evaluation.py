@@ -135,8 +135,8 @@ def evaluate(
     for start in range(0, len(order), protocol.batch):
         indices = order[start : start + protocol.batch]
         for before, after, mask in same_size(dataset, indices):
-            images = (unit(image.to(device)) for image in (before, after))
-            seen = protocol.prepare(LabelledPair(*images, mask.to(device)))
+            first, second = (unit(image.to(device)) for image in (before, after))
+            seen = protocol.prepare(LabelledPair(first, second, mask.to(device)))
             logits = model(seen.before, seen.after, k=protocol.k).logits
             odds = logits.float() / getattr(model, "temperature", 1.0)  # as predict writes them
             probability = odds.softmax(1)[:, 1]
