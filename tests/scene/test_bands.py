@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+from xml.etree import ElementTree
 
 import numpy as np
 import pytest
@@ -21,6 +22,8 @@ from adadino.data.bands import read_bands
 from adadino.errors import BandWarning, InputError
 from adadino.geo.read.raster import open_pair
 from adadino.scene import SceneOptions, predict_scene
+from adadino.web.view.display import lay_out
+from adadino.web.view.views import shows_infrared, view_path, write_views
 from tests.conftest import SMALL, randomise
 
 NAMES = ("B02", "B03", "B04", "B08", "B11")
@@ -156,6 +159,34 @@ def test_pictures_and_polygons_show_true_colour(model, dates, tmp_path):
         report=tmp_path / "r.html",
     )  # fmt: skip
     assert {path.name for path in result.outputs} >= {"c.tif", "v.gpkg", "o.png", "r.html"}
+    false = ElementTree.parse(tmp_path / "c-false-colour.qml").find(".//rasterrenderer")
+    assert [false.get(f"{c}Band") for c in ("red", "green", "blue")] == ["4", "3", "2"]
+    assert false.find("redContrastEnhancement/maxValue").text == "3000"
+    true = ElementTree.parse(tmp_path / "c-true-colour.qml").find(".//rasterrenderer")
+    assert [true.get(f"{c}Band") for c in ("red", "green", "blue")] == ["3", "2", "1"]
+    # Numbers of the model's bands choose the picture's colours, too.
+    numbers = dataclasses.replace(found, bands=(1, 2, 3, 4, 0))
+    again = predict_scene(
+        *pair(tmp_path, dates), model, options=numbers, device="cpu",
+        output=tmp_path / "d.tif", overview=tmp_path / "d.png",
+    )  # fmt: skip
+    assert again.bands == (3, 2, 1)
+    assert not (tmp_path / "d-false-colour.qml").exists()
+
+
+def test_the_page_s_views_are_in_true_and_in_false_colour(dates, tmp_path):
+    paths = pair(tmp_path, dates, order=(4, 2, 0, 3, 1))
+    with open_pair(*paths, wanted=FIVE) as reader:
+        assert shows_infrared(reader)
+        display = lay_out(reader.grid)
+        write_views(reader, display, tmp_path)
+        write_views(reader, display, tmp_path, false_colour=True)
+    scaled = np.rint(255 * np.clip((dates[1].astype(np.float64) - 300) / 2700, 0, 1))
+    for name, places in (("after", (2, 1, 0)), ("after-false", (3, 2, 1))):
+        with rasterio.open(view_path(tmp_path, name)) as file:  # JPEG: nearly
+            assert np.abs(file.read().mean((1, 2)) - scaled[list(places)].mean((1, 2))).max() < 3
+    with open_pair(*paths) as reader:
+        assert not shows_infrared(reader)
 
 
 def test_the_command_says_what_it_took(model, dates, tmp_path):

@@ -103,7 +103,8 @@ class Draws(NamedTuple):
             return field.to(device, non_blocking=True)
 
         bands = None if self.bands is None else BandDraws(*map(move, self.bands))
-        return Draws(*map(move, self[:-1]), bands=bands)  # type: ignore[arg-type]
+        moved = {name: move(getattr(self, name)) for name in self._fields if name != "bands"}
+        return Draws(**moved, bands=bands)
 
 
 class Augment:

@@ -20,7 +20,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from adadino.config import BandsConfig
+from adadino.bands import BandsConfig
 from adadino.model.pair import split_dates
 
 LEVELS = 3

@@ -42,7 +42,8 @@ def error_map(prediction: NDArray[np.bool_], truth: NDArray[np.bool_]) -> Array:
 def shown(image: NDArray[np.generic], rgb: tuple[int, int, int]) -> Array:
     """An image (N, H, W), uint8 or in 0..1, as a picture (H, W, 3) of three of its bands."""
     picture = np.moveaxis(image[list(rgb)], 0, -1)
-    return picture if picture.dtype == np.uint8 else (255 * picture).round().astype(np.uint8)
+    scale = 1 if picture.dtype == np.uint8 else 255
+    return np.rint(scale * picture.astype(np.float32)).astype(np.uint8)
 
 
 def contact_sheet(rows: Sequence[Sequence[Array]], path: Path | str, gap: int = 4) -> None:

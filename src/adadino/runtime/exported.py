@@ -13,11 +13,12 @@ from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
 from os import PathLike
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from adadino.bands import BandsConfig
 from adadino.config import ClassesConfig
 from adadino.domain import Domain
 from adadino.errors import AdaDINOError, AdaDINOWarning, ConfigError, WeightsError
@@ -85,7 +86,7 @@ class OnnxForward:
     chooses = False
     fits = False
     chunks = None
-    wanted = None
+    wanted: BandsConfig | Literal["all"] | None = None
     threads = 1  # onnxruntime has threads of its own
     classes: ClassesConfig | None = None
     """None: an exported model tells change alone."""

@@ -29,7 +29,7 @@ from adadino.web.jobs.store import JobStore
 from adadino.web.settings import Settings
 from adadino.web.view.cut import Cut, read_cut
 from adadino.web.view.display import Display
-from adadino.web.view.tiles import Layer, draw_tile, layer_name
+from adadino.web.view.tiles import Seen, draw_tile, layer_name
 from adadino.web.view.webtiles import draw_web_tile
 
 TILE_BYTES = 96 * 2**20
@@ -117,7 +117,7 @@ class Service:
         return job, self.store.path(identity), self.display(job)
 
     def tile(
-        self, identity: str, layer: Layer, z: int, x: int, y: int, *, web: bool = False
+        self, identity: str, layer: Seen, z: int, x: int, y: int, *, web: bool = False
     ) -> bytes:
         """A tile, from memory if it was drawn lately.
 
@@ -136,6 +136,10 @@ class Service:
         if layer == "probability" and job.state != "done":
             raise RefusedError(409, f"the job is {job.state}; its result is there when it is done.")
         display, key = self.display(job), (identity, layer, z, x, y, web)
+        if layer.endswith("-false") and not display.infrared:
+            raise RefusedError(
+                404, "the dates have no near infrared that was read; see them in true colour."
+            )
         with self._lock:
             if key in self._tiles:
                 self._tiles.move_to_end(key)

@@ -10,7 +10,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from types import TracebackType
 from typing import NamedTuple
 
@@ -104,12 +104,24 @@ class PairReader:
 
     def read_visible(self, window: Window) -> PairWindow:
         """Read a window as `read` does, red, green and blue alone."""
+        if len(self.bands[0].indexes) == 3 and self.bands[0].rgb == (0, 1, 2):
+            return self.read(window)
+        return self._read_some(window, [bands.rgb for bands in self.bands])
+
+    def read_false(self, window: Window) -> PairWindow:
+        """Read a window in false colour: near infrared, red, green. Both dates must have them."""
+        places = []
+        for bands in self.bands:
+            assert bands.nir is not None
+            places.append((bands.indexes.index(bands.nir), *bands.rgb[:2]))
+        return self._read_some(window, places)
+
+    def _read_some(self, window: Window, places: Sequence[tuple[int, ...]]) -> PairWindow:
+        """A window with some bands of each date."""
         seen = self.read(window)
-        if len(seen.before) == 3 and self.bands[0].rgb == (0, 1, 2):
-            return seen
         first, second = (
-            image[list(bands.rgb)]
-            for image, bands in zip((seen.before, seen.after), self.bands, strict=True)
+            image[list(chosen)]
+            for image, chosen in zip((seen.before, seen.after), places, strict=True)
         )
         return PairWindow(first, second, seen.valid)
 

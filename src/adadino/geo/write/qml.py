@@ -57,6 +57,22 @@ def classes_qml(classes: Sequence[tuple[int, tuple[int, int, int], str]]) -> str
     return _document(root)
 
 
+def colours_qml(bands: Sequence[int], low: Sequence[float], high: Sequence[float]) -> str:
+    """The style of an image in three of its bands, each from its black to its white value."""
+    root = Element("qgis", version="3.22", styleCategories="AllStyleCategories")
+    drawn = _raster(root, "multibandcolor")
+    for colour, band, black, white in zip(("red", "green", "blue"), bands, low, high, strict=True):
+        drawn.set(f"{colour}Band", str(band))
+        stretch = SubElement(drawn, f"{colour}ContrastEnhancement")
+        for name, text in (
+            ("minValue", f"{black:g}"),
+            ("maxValue", f"{white:g}"),
+            ("algorithm", "StretchToMinimumMaximum"),
+        ):
+            SubElement(stretch, name).text = text
+    return _document(root)
+
+
 def _mask(root: Element) -> None:
     """Change in translucent red; no change is transparent, so that the image below stays visible.
 

@@ -16,7 +16,7 @@ from adadino.web.http.problems import documented
 from adadino.web.http.schemas import PolygonsOut
 from adadino.web.jobs.records import Job
 from adadino.web.service import Service
-from adadino.web.view.tiles import PROBABILITY, Layer
+from adadino.web.view.tiles import PROBABILITY, Seen
 
 THRESHOLD = SceneOptions.threshold
 Threshold = Annotated[
@@ -40,7 +40,7 @@ def result_routes(service: Service) -> APIRouter:
     router = APIRouter(prefix="/api/jobs/{job_id}", tags=["results"])
 
     @router.get("/tiles/{layer}/{z}/{x}/{y}.png", **as_file(PNG), summary="A tile of the map")
-    def get_tile(job_id: str, layer: Layer, z: Zoom, x: Place, y: Place) -> Any:
+    def get_tile(job_id: str, layer: Seen, z: Zoom, x: Place, y: Place) -> Any:
         """256 x 256 pixels in the scene's own grid: level 0 is the whole scene, y runs down."""
         drawn = service.tile(job_id, layer, z, x, y)
         kept = {"cache-control": "private, max-age=86400, immutable"}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import time
 from collections.abc import Callable
@@ -21,7 +22,7 @@ from adadino.web.door import open_foreign
 from adadino.web.jobs.records import RESULT
 from adadino.web.jobs.tasks import Held, Tell, named
 from adadino.web.view.display import lay_out
-from adadino.web.view.views import view_path, write_views
+from adadino.web.view.views import FALSE, shows_infrared, view_path, write_views
 
 if TYPE_CHECKING:
     from adadino.scene.result import SceneResult
@@ -56,7 +57,8 @@ def measure(name: str, held: Held) -> dict[str, Any]:
     """How fast a model is here: megapixels of a scene per second, seconds a job takes besides."""
     device, network = _ready(name, held)
     side = OPTIONS.tile
-    blank = torch.rand(1, 3, side, side, device=device)
+    count = 3 if isinstance(network, str) else network.config.bands.count
+    blank = torch.rand(1, count, side, side, device=device)
     if isinstance(network, str):
         exported, image = _open_exported(network, held.setup), blank.cpu().numpy()
         run: Callable[[], object] = lambda: exported.predict(image, image)  # noqa: E731
@@ -91,13 +93,16 @@ def predict_job(
         scale=None if task["scale"] is None else tuple(task["scale"]),
         engine=held.setup["engine"],
     )
-    for path in (folder / RESULT, *(view_path(folder, n) for n in ("before", "after"))):
+    for path in (folder / RESULT, *(view_path(folder, n) for n in ("before", "after", *FALSE))):
         sweep(path)  # what a worker left that was killed while it wrote
 
     def show(reader: Any) -> None:
-        display = lay_out(reader.grid)
+        infrared = shows_infrared(reader)
+        display = dataclasses.replace(lay_out(reader.grid), infrared=infrared)
         if not all(view_path(folder, layer).exists() for layer in ("before", "after")):
             write_views(reader, display, folder)
+        if infrared and not all(view_path(folder, layer).exists() for layer in FALSE):
+            write_views(reader, display, folder, false_colour=True)
         tell(event="view", view=display.as_dict())
         pace.megapixels = display.width * display.height / 1e6
 

@@ -25,4 +25,18 @@ export function layerControls(place, sceneMap, { basemap, onChange }) {
     const label = element("label", { htmlFor: seen.id }, seen, element("span", { className: "what", textContent: title }));
     place.append(element("div", { className: "layer" }, label, opacity, shown));
   }
+  falseColourControl(place, sceneMap);
+}
+
+// Only for scenes whose near infrared was read.
+function falseColourControl(place, sceneMap) {
+  const seen = element("input", { type: "checkbox", id: "false-colour" });
+  const label = element("label", { htmlFor: seen.id }, seen, element("span", { className: "what", textContent: "False colour (near infrared)" }));
+  const row = element("div", { className: "layer", hidden: true }, label);
+  seen.addEventListener("change", () => sceneMap.showFalseColour(seen.checked));
+  sceneMap.onlaidout = (view) => {
+    row.hidden = !view.infrared;
+    seen.checked = sceneMap.falseColour;
+  };
+  place.append(row);
 }

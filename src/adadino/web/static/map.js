@@ -23,6 +23,8 @@ export class SceneMap {
     this.layers = {};
     this.features = new ol.source.Vector();
     this.chosen = null;
+    this.falseColour = false;
+    this.onlaidout = () => {};
     this.overlay = new ol.Overlay({ element: popup, positioning: "bottom-center", offset: [0, -12], stopEvent: false });
     this.map = new ol.Map({
       target, layers: [], overlays: [this.overlay],
@@ -37,6 +39,8 @@ export class SceneMap {
   // Lays out a scene; `tiles(layer, z, x, y)` gives the address of a tile.
   show(view, tiles, basemap) {
     this.view = view;
+    this.falseColour &&= Boolean(view.infrared);
+    this.onlaidout(view);
     const projection = projectionOf(view);
     const resolutions = Array.from({ length: view.levels }, (_, z) => view.resolution * 2 ** (view.levels - 1 - z));
     const grid = new ol.tilegrid.TileGrid({
@@ -45,7 +49,7 @@ export class SceneMap {
     const picture = (name) => new ol.layer.Tile({
       source: new ol.source.TileImage({
         projection, tileGrid: grid, transition: 120,
-        tileUrlFunction: ([z, x, y]) => tiles(name, z, x, y),
+        tileUrlFunction: ([z, x, y]) => tiles(this.falseColour && name !== "probability" ? `${name}-false` : name, z, x, y),
       }),
     });
     this.layers = { before: picture("before"), after: picture("after"), probability: picture("probability") };
@@ -107,6 +111,12 @@ export class SceneMap {
     const settings = Object.assign(this.settings[name], change);
     this.layers[name]?.setVisible(settings.visible);
     this.layers[name]?.setOpacity(settings.opacity);
+  }
+
+  // Near infrared, red and green in the places of red, green and blue.
+  showFalseColour(seen) {
+    this.falseColour = seen;
+    for (const name of ["before", "after"]) this.reload(name);
   }
 
   // The tiles of a layer exist only from a moment on.

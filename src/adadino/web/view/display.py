@@ -43,6 +43,8 @@ class Display:
     """Square metres of a pixel on the ground, roughly; 1 for pixels."""
     mercator: dict[str, Any] | None = None
     """The way to Web Mercator and back, for a basemap."""
+    infrared: bool = False
+    """Whether both dates can be seen in false colour, too."""
 
     def as_dict(self) -> dict[str, Any]:
         """As JSON has it."""

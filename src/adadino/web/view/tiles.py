@@ -19,6 +19,8 @@ from adadino.web.view.display import TILE, Display
 from adadino.web.view.views import view_path
 
 Layer = Literal["before", "after", "probability"]
+Seen = Literal["before", "after", "before-false", "after-false", "probability"]
+"""What the page shows: the dates also in false colour, where they have near infrared."""
 PROBABILITY = "probability.tif"
 
 _STOPS = (
@@ -30,12 +32,12 @@ _STOPS = (
 """Colours of the probability: pale to dark, so that it reads without telling red from green."""
 
 
-def layer_name(layer: Layer) -> str:
+def layer_name(layer: Seen) -> str:
     """The raster behind a layer, in a job's folder."""
     return PROBABILITY if layer == "probability" else view_path(Path(), layer).name
 
 
-def draw_tile(path: Path, layer: Layer, display: Display, z: int, x: int, y: int) -> bytes | None:
+def draw_tile(path: Path, layer: Seen, display: Display, z: int, x: int, y: int) -> bytes | None:
     """One tile; None outside the scene.
 
     Raises:
@@ -56,7 +58,7 @@ def draw_tile(path: Path, layer: Layer, display: Display, z: int, x: int, y: int
 
 
 def draw_part(
-    dataset: Any, layer: Layer, window: Window, shape: tuple[int, int], *, shrinks: bool
+    dataset: Any, layer: Seen, window: Window, shape: tuple[int, int], *, shrinks: bool
 ) -> NDArray[np.uint8]:
     """A part of a layer in colours (rows, columns, 4), at another resolution."""
     draw = _draw_probability if layer == "probability" else _draw_date

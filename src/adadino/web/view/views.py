@@ -31,16 +31,28 @@ PREVIEW = 256
 """Side of a small picture of one image."""
 
 
+FALSE = ("before-false", "after-false")
+"""The dates in false colour: near infrared, red and green as red, green and blue."""
+
+
+def shows_infrared(reader: PairReader) -> bool:
+    """Whether near infrared is among the bands that are read of both dates."""
+    return all(len(bands.indexes) > 3 and bands.nir in bands.indexes for bands in reader.bands)
+
+
 def view_path(folder: Path, layer: str) -> Path:
     """Where a date's picture is."""
     return folder / f"view-{layer}.tif"
 
 
-def write_views(reader: PairReader, display: Display, folder: Path) -> None:
-    """Write both dates of an open pair."""
+def write_views(
+    reader: PairReader, display: Display, folder: Path, *, false_colour: bool = False
+) -> None:
+    """Write both dates of an open pair, in true colour or in false."""
+    names = FALSE if false_colour else ("before", "after")
     with ExitStack() as stack:
         stack.enter_context(rasterio.Env(GDAL_TIFF_INTERNAL_MASK="YES", GDAL_PAM_ENABLED="NO"))
-        parts = [stack.enter_context(atomic(view_path(folder, n))) for n in ("before", "after")]
+        parts = [stack.enter_context(atomic(view_path(folder, n))) for n in names]
         files = [_create(part, reader.grid) for part in parts]
         for row in range(0, reader.grid.height, SIDE // 4):
             for column in range(0, reader.grid.width, SIDE):
@@ -48,7 +60,7 @@ def write_views(reader: PairReader, display: Display, folder: Path) -> None:
                     column, row,
                     min(SIDE, reader.grid.width - column), min(SIDE // 4, reader.grid.height - row),
                 )  # fmt: skip
-                seen = reader.read_visible(window)
+                seen = reader.read_false(window) if false_colour else reader.read_visible(window)
                 for file, image in zip(files, (seen.before, seen.after), strict=True):
                     file.write(np.rint(np.clip(image, 0, 1) * 255).astype(np.uint8), window=window)
                     file.write_mask(seen.valid, window=window)

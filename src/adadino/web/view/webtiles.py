@@ -19,7 +19,7 @@ from adadino.geo.read.trust import names_files
 from adadino.web.door import open_foreign
 from adadino.web.view.display import TILE, Display
 from adadino.web.view.mercator import Extent
-from adadino.web.view.tiles import Layer, draw_part, encoded
+from adadino.web.view.tiles import Seen, draw_part, encoded
 
 WORLD = 20_037_508.342789244
 """Half the width of the Web Mercator square, in metres."""
@@ -74,7 +74,7 @@ def tile_range(display: Display, z: int) -> tuple[int, int, int, int]:
 
 
 def draw_web_tile(
-    path: Path, layer: Layer, display: Display, z: int, x: int, y: int
+    path: Path, layer: Seen, display: Display, z: int, x: int, y: int
 ) -> bytes | None:
     """One tile as PNG; None outside the scene."""
     if not 0 <= z <= DEEPEST:
