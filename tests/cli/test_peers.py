@@ -287,7 +287,7 @@ def test_a_peer_that_is_not_trained_is_scored_and_applied(adadino, data, dates, 
     model = save(randomise(build_peer("sam-distance"), 1.0), tmp_path / "sam")
     said = adadino("evaluate", model, "--data", data, "--split", "val", "--json", "--device", "cpu")
     assert said.code == 0, said.err
-    assert 0 < json.loads(said.out)["pixel"]["recall"] <= 1
+    assert 0 < json.loads(said.out)["recall"] <= 1
     said = adadino("predict", *dates, "--model", model, "-o", tmp_path / "c.tif", "--device", "cpu")
     assert said.code == 0, said.err
     said = adadino("info", model, "--json")
