@@ -288,9 +288,14 @@ def test_a_peer_that_is_not_trained_is_scored_and_applied(adadino, data, dates, 
     model = save(randomise(build_peer("sam-distance"), 1.0), tmp_path / "sam")
     said = adadino("evaluate", model, "--data", data, "--split", "val", "--json", "--device", "cpu")
     assert said.code == 0, said.err
-    assert 0 < json.loads(said.out)["pixel"]["recall"] <= 1
-    said = adadino("predict", *dates, "--model", model, "-o", tmp_path / "c.tif", "--device", "cpu")
+    assert json.loads(said.out)["pairs"] == 2
+    mask, probability = tmp_path / "c.tif", tmp_path / "p.tif"
+    options = ("-o", mask, "--probability", probability, "--model", model, "--tile", 64)
+    said = adadino("predict", *dates, *options, "--overlap", 0, "--device", "cpu")
     assert said.code == 0, said.err
+    with rasterio.open(probability) as raster:
+        found = raster.read(1)
+    assert found == pytest.approx(package.load(model).predict(*map(pixels, dates)), abs=1e-3)
     said = adadino("info", model, "--json")
     assert json.loads(said.out)["peer"]["name"] == "sam-distance"
 
