@@ -175,6 +175,12 @@ def test_a_pair_without_its_classes_is_named(root, tmp_path):
         find_pairs(tmp_path / "copy", "train")
 
 
+def test_a_file_of_that_name_makes_no_set_with_classes(tmp_path):
+    write_dataset(tmp_path, {"train": 1}, size=32)
+    (tmp_path / "classes.json").write_text("[]")
+    assert find_pairs(tmp_path, "train")[0].classes is None
+
+
 def test_a_set_of_change_alone_cannot_teach_classes(tmp_path):
     write_dataset(tmp_path, {"train": 1}, size=32)
     with pytest.raises(DataError, match="a mask of change alone, and the model also learns"):

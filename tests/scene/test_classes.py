@@ -211,6 +211,7 @@ def test_rows_without_their_classes_do_not_count(tmp_path):
     assert Journal(tmp_path, (4, 3), {}, classes=True).done == 0
 
 
+@pytest.mark.slow
 def test_the_least_area_holds_for_classes_too(scene, tmp_path):
     result = run(scene, tmp_path, min_area=4.0)
     assert (result.polygons["area_m2"] >= 4).all()
@@ -245,6 +246,7 @@ def test_without_coordinates_the_matrix_counts_pixels(tmp_path):
     assert "area_px" in result.polygons
 
 
+@pytest.mark.slow
 def test_on_a_geographic_grid_the_matrix_is_the_polygons_area(scene, tmp_path):
     places = {"crs": "EPSG:4326", "transform": rasterio.Affine(5e-6, 0, 11, 0, -5e-6, 60)}
     images = [
@@ -256,6 +258,7 @@ def test_on_a_geographic_grid_the_matrix_is_the_polygons_area(scene, tmp_path):
     assert result.transitions.amount.sum() == pytest.approx(area, rel=1e-4)
 
 
+@pytest.mark.slow
 def test_no_change_writes_empty_outputs_with_all_their_columns(scene, tmp_path):
     result = run(scene, tmp_path, threshold=0.999999)
     assert result.transitions.amount.sum() == 0

@@ -76,7 +76,7 @@ def test_the_head_learns_a_batch_that_it_sees_again(headed, semantic):
         optimizer.zero_grad()
         cost.backward()
         optimizer.step()
-        costs.append(float(cost))
+        costs.append(float(cost.detach()))
     assert costs[-1] < 0.6 * costs[0]
 
 
@@ -114,11 +114,13 @@ def test_names_and_colours_are_in_the_checkpoint(headed):
     assert len(classes.colours) == len(CLASSES.names)
 
 
+@pytest.mark.slow
 def test_a_whole_model_learns_both_at_once(semantic, tmp_path):
     result = run(semantic, tmp_path / "run", NAMES, "train.epochs=2", "train.precision=bf16")
     assert "fscd" in result.history[-1]
 
 
+@pytest.mark.slow
 def test_a_resumed_run_equals_an_uninterrupted_one(trained, semantic, headed, tmp_path):
     best = trained.folder / "best"
     onto(best, semantic, tmp_path, "train.part=classes", "train.epochs=1")
@@ -166,6 +168,7 @@ def test_a_model_with_classes_needs_labels_of_them(headed, data, tmp_path):
         onto(headed.folder / "best", data, tmp_path / "x")
 
 
+@pytest.mark.slow
 def test_folds_of_a_set_with_classes(semantic, trained, tmp_path):
     shutil.copytree(semantic, tmp_path / "set")
     result = onto(trained.folder / "best", tmp_path / "set", tmp_path / "run", "data.fold=1/2",

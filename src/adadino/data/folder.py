@@ -94,6 +94,8 @@ def find_pairs(root: Path | str, split: str | None = None) -> list[PairFiles]:
     """
     folder = Path(root) if split is None else Path(root) / split
     table = find_table(root)
+    if not any((folder / role).exists() for role in CLASS_ROLES):
+        table = None  # somebody else's file of that name
     wanted = ("A", "B", "label") if table is None else ("A", "B", "label", *CLASS_ROLES)
     roles = {role: _by_stem(folder / role, root) for role in wanted}
     names = sorted(set().union(*roles.values()))
