@@ -54,7 +54,7 @@ def write_verdict(layer: QgsVectorLayer, change: Change, note: str | None = None
     said = {"verdict": change.verdict or NULL, "judged_by": NULL, "judged_at": NULL}
     if change.verdict:
         at = datetime.now(timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
-        said.update(judged_by=getpass.getuser(), judged_at=at)
+        said.update(judged_by=_user(), judged_at=at)
     if note is not None:
         said["note"] = note
     places = {layer.fields().indexOf(name): value for name, value in said.items()}
@@ -70,3 +70,11 @@ def write_verdict(layer: QgsVectorLayer, change: Change, note: str | None = None
             "file open, or it is read-only."
         )
     layer.triggerRepaint()
+
+
+def _user() -> str:
+    """Who judges, as the system calls them."""
+    try:
+        return getpass.getuser()
+    except (OSError, KeyError, ImportError):  # a process without a user of its own
+        return "unknown"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import getpass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -201,8 +200,10 @@ def _open(folder: Path) -> Review:
 
 
 def _act(folder: Path, said: dict[str, Any], by: str | None, json: bool) -> None:
+    from adadino.review.intake import user_name
+
     review = _open(folder)
-    review.act(said, by=by or getpass.getuser())
+    review.act(said, by=by or user_name())
     _say(review, json)
 
 

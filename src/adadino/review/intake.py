@@ -75,7 +75,7 @@ def read_verdicts(review: Review, path: Path | str, *, by: str | None = None) ->
     """
     found = Imported()
     rows = _rows(review, Path(path), found)
-    state, who = review.state(), by or _user()
+    state, who = review.state(), by or user_name()
     if not any("verdict" in row for row in rows):
         rows = _labelled(review, rows, found)
     groups: dict[int, list[dict[str, Any]]] = defaultdict(list)
@@ -307,7 +307,8 @@ def _number(text: str | None) -> int | None:
         return None
 
 
-def _user() -> str:
+def user_name() -> str:
+    """Who judges, as the system calls them."""
     try:
         return getpass.getuser()
     except (OSError, KeyError, ImportError):  # a process without a user of its own

@@ -58,8 +58,8 @@ def look_of_all(images: Iterable[NDArray[np.uint8]]) -> dict[str, Range]:
     for image in images:
         for row in range(0, max(image.shape[1] - TILE, 0) + 1, TILE):
             for col in range(0, max(image.shape[2] - TILE, 0) + 1, TILE):
-                tile = image[:, row : row + TILE, col : col + TILE].astype(np.float32) / 255
-                for kind, value in look_of(tile).items():
+                tile = image[:, row : row + TILE, col : col + TILE].astype(np.float32)
+                for kind, value in look_of(tile / np.float32(255)).items():
                     looks[kind].append(value)
     if len(looks["brightness"]) < LEAST_TILES:
         return {}
