@@ -168,7 +168,8 @@ class Blend:
         """
         known = self._weight > 0
         total = np.divide(self._total, self._weight, where=known, out=np.full(known.shape, np.nan))
-        return total.astype(np.float32)
+        found: NDArray[np.float32] = total.astype(np.float32)
+        return found
 
 
 def _spans(size: int, side: int) -> Iterator[tuple[int, int]]:
@@ -200,4 +201,4 @@ def _common(a: slice, b: slice) -> slice:
 
 
 def _meet(a: slice, b: slice) -> bool:
-    return a.start < b.stop and b.start < a.stop
+    return bool(a.start < b.stop and b.start < a.stop)

@@ -153,7 +153,7 @@ class Ledger:
     def _is_complete(self, unit: Unit, record: Record) -> bool:
         """Whether a record has the files that are needed of its unit."""
         kinds = ("raw", "kept") if "min_area" in record else ("mask", "polygons")
-        return {self.file(unit, kind) for kind in kinds} <= record["files"].keys()
+        return set(record["files"]).issuperset(self.file(unit, kind) for kind in kinds)
 
     def _whole(
         self, record: Record | None, sizes: Mapping[str, int], *, verify: bool

@@ -19,8 +19,6 @@ from itertools import product
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import shapely
-
 from adadino.area.units import Dates, folder_name, image_name
 from adadino.errors import InputError
 
@@ -30,6 +28,11 @@ SAME = 0.8
 """The share of two boxes together that they have in common where they are one place."""
 SEASON = 1 / 3
 """How many percent of clouds a day between two seasons counts for."""
+
+
+Box = tuple[float, float, float, float]
+Place = str | Box
+"""A cell of a grid, or a box."""
 
 
 class Shot(NamedTuple):
@@ -193,15 +196,16 @@ def _cloud(item: Mapping[str, Any], path: Path) -> float:
     return float(said) if isinstance(said, int | float) else 0.0
 
 
-Place = str | shapely.Polygon
-"""A cell of a grid, or a box."""
-
-
 def _is_same(place: Place, other: Place) -> bool:
     if isinstance(place, str) or isinstance(other, str):
         return place == other
-    common = place.intersection(other).area
-    return bool(common >= SAME * (place.area + other.area - common))
+    width, height = (min(place[at + 2], other[at + 2]) - max(place[at], other[at]) for at in (0, 1))
+    common = max(width, 0.0) * max(height, 0.0)
+    return common >= SAME * (_area(place) + _area(other) - common)
+
+
+def _area(box: Box) -> float:
+    return (box[2] - box[0]) * (box[3] - box[1])
 
 
 def _place(item: Mapping[str, Any], path: Path) -> Place:
@@ -223,7 +227,8 @@ def _place(item: Mapping[str, Any], path: Path) -> Place:
     half = len(box) // 2  # of three dimensions the first two
     if half < 2:
         raise InputError(f"{path}: item {item.get('id')} has a bbox of {len(box)} numbers; give 4.")
-    return shapely.box(box[0], box[1], box[half], box[half + 1])
+    west, south, east, north = (float(box[at]) for at in (0, 1, half, half + 1))
+    return west, south, east, north
 
 
 def _picture(item: Mapping[str, Any], path: Path) -> str:

@@ -14,6 +14,7 @@ import io
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
+from typing import Any
 
 import numpy as np
 import shapely
@@ -133,10 +134,10 @@ def _file(rules: Rules, partition: Partition, place: Place, kind: str = "cut") -
 
 
 def _write(
-    ledger: Ledger, name: str, outlines: rule.Outlines, fields: dict[str, NDArray[np.generic]]
+    ledger: Ledger, name: str, outlines: rule.Outlines, fields: dict[str, NDArray[Any]]
 ) -> None:
     texts = shapely.to_wkb(outlines)
-    arrays = {
+    arrays: dict[str, Any] = {
         "wkb": np.frombuffer(b"".join(texts), np.uint8),
         "lengths": np.array([len(text) for text in texts], np.int64),
         **fields,
@@ -146,7 +147,7 @@ def _write(
     ledger.write(name, file.getvalue())
 
 
-def _read(ledger: Ledger, name: str) -> tuple[rule.Outlines, dict[str, NDArray[np.generic]]]:
+def _read(ledger: Ledger, name: str) -> tuple[rule.Outlines, dict[str, NDArray[Any]]]:
     content = ledger.store.read(name)
     with np.load(io.BytesIO(content or b""), allow_pickle=False) as arrays:
         raw, ends = arrays["wkb"].tobytes(), np.cumsum(arrays["lengths"]).tolist()

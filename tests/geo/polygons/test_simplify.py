@@ -1,4 +1,4 @@
-"""Outlines simplified by squares: valid, apart, and the same as in one piece where nothing is cut."""
+"""Outlines simplified by squares: valid, apart, and as in one piece where nothing is cut."""
 
 from __future__ import annotations
 
