@@ -198,3 +198,8 @@ def test_the_command_says_what_it_took(model, dates, tmp_path):
     assert done.exit_code == 0, done.output
     said = json.loads(done.stdout)["used"]["bands"][0]
     assert said == "B02=1, B03=2, B04=3, B08=4, B11=5 (by name)"
+
+
+def test_the_bundled_model_sends_10_m_pixels_to_one_that_needs_no_training(dates, tmp_path):
+    with pytest.raises(InputError, match=r"10 m pixels, 5\.0 times outside.*--model cva"):
+        predict_scene(*pair(tmp_path, dates), "tiny", options=OPTIONS, device="cpu")
