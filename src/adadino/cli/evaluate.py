@@ -78,6 +78,11 @@ def command(
     where = choose_device(device)
     networks = {source: load(source, backbone=backbone, device=where) for source in model}
     dataset = _dataset(networks, data, split, tile)
+    if robustness and dataset.bands is not None:
+        raise ConfigError(
+            "--robustness disturbs red, green and blue, and this model takes other bands; leave it "
+            "out."
+        )
     if split is not None:
         _warn_of_leakage(data, split, dataset)
     results: list[dict[str, Any]] = []
