@@ -202,7 +202,10 @@ def _way_out(known: Range, metres: float, *, enlarged: bool) -> str:
         if other.times_outside(metres) <= NEAR:
             return f"take the bundled model for such images, --model {name}"
     larger = f"enlarge them with --gsd {high:g}, " if metres / high <= FAR and not enlarged else ""
-    return f"{larger}give images of {high:g} m or finer, or a model trained on such images"
+    return (
+        f"{larger}give images of {high:g} m or finer, a model trained on such images, or take "
+        "--model cva, which needs no training"
+    )
 
 
 def bundled_domains() -> dict[str, Domain]:

@@ -12,7 +12,9 @@ from adadino.build import new_model
 from adadino.checkpoint import load, save
 from adadino.engine import for_inference
 from adadino.errors import ConfigError, InputError
+from adadino.export.write import export
 from adadino.model.bands import FLOOR, MOST, standardize
+from adadino.training.adapt.features import check_model
 from adadino.training.start import start_from
 
 FIVE = BandsConfig(names=("B02", "B03", "B04", "B08", "B11"), low=(0.0,), high=(3000.0,), width=8)
@@ -128,3 +130,14 @@ def test_the_engine_leaves_such_models_alone(small) -> None:
     assert for_inference(model) is model
     with pytest.raises(ConfigError, match="bands of its own"):
         for_inference(model, "bf16")
+
+
+def test_what_knows_red_green_and_blue_alone_refuses_such_models(small, tmp_path) -> None:
+    model = with_bands(new_model(small))
+    with pytest.raises(ConfigError, match="only models of red, green and blue"):
+        export(model, tmp_path / "model.onnx")
+    with pytest.raises(ConfigError, match="adapt learns from tiles of red, green and blue"):
+        check_model(model, "decoder")
+    with pytest.raises(ConfigError, match="no weights to export"):
+        export(load("cva"), tmp_path / "model.onnx")
+    assert not any(tmp_path.iterdir())

@@ -165,7 +165,7 @@ def test_pictures_and_polygons_show_true_colour(model, dates, tmp_path):
     true = ElementTree.parse(tmp_path / "c-true-colour.qml").find(".//rasterrenderer")
     assert [true.get(f"{c}Band") for c in ("red", "green", "blue")] == ["3", "2", "1"]
     # Numbers of the model's bands choose the picture's colours, too.
-    numbers = dataclasses.replace(found, bands=(1, 2, 3, 4, 0))
+    numbers = dataclasses.replace(found, bands=(1, 2, 3, 0, 5))
     again = predict_scene(
         *pair(tmp_path, dates), model, options=numbers, device="cpu",
         output=tmp_path / "d.tif", overview=tmp_path / "d.png",
@@ -198,3 +198,8 @@ def test_the_command_says_what_it_took(model, dates, tmp_path):
     assert done.exit_code == 0, done.output
     said = json.loads(done.stdout)["used"]["bands"][0]
     assert said == "B02=1, B03=2, B04=3, B08=4, B11=5 (by name)"
+
+
+def test_the_bundled_model_sends_10_m_pixels_to_one_that_needs_no_training(dates, tmp_path):
+    with pytest.raises(InputError, match=r"10 m pixels, 5\.0 times outside.*--model cva"):
+        predict_scene(*pair(tmp_path, dates), "tiny", options=OPTIONS, device="cpu")

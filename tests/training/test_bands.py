@@ -67,6 +67,7 @@ def test_a_run_finds_the_scaling_and_its_checkpoint_remembers_it(trained) -> Non
     assert all(400 < low < 700 for low in bands.low)
     assert all(2300 < high < 4000 for high in bands.high)
     assert (folder / "pictures").is_dir()
+    assert "Takes the bands B02 (" in (folder / "card.md").read_text()
 
 
 def test_the_stream_has_learnt(trained) -> None:

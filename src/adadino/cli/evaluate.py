@@ -79,6 +79,11 @@ def command(
     networks = {source: load(source, backbone=backbone, device=where) for source in model}
     labelled = _labelled(networks, data, split, tile)
     dataset = next(iter(labelled.values()))
+    if robustness and dataset.bands is not None:
+        raise ConfigError(
+            "--robustness disturbs red, green and blue, and this model takes other bands; leave it "
+            "out."
+        )
     if split is not None:
         _warn_of_leakage(data, split, dataset)
     results: list[dict[str, Any]] = []

@@ -14,7 +14,7 @@ from typing import Literal
 
 import torch
 
-from adadino.engine.model import computes_bf16, optimize
+from adadino.engine.model import computes_bf16, optimize, runs
 from adadino.engine.ops import has_triton
 from adadino.engine.ops.block import layer_norm
 from adadino.errors import AdaDINOWarning, ConfigError
@@ -37,10 +37,9 @@ def for_inference(model: Detector, choice: Choice = "auto") -> Detector:
     if choice == "off" or model.precision is not None:
         return model
     device = model.device
-    plain = bool(model.config.bands.names) or model.config.enlarge != 1
     if choice == "auto":
         able = device.type == "cuda" and computes_bf16(device) and has_triton()
-        if not able or model.bscs is None or plain:
+        if not able or model.bscs is None or not runs(model.config):
             return model
         if (problem := kernel_problem(device)) is not None:
             text = f"the inference engine does not run here, the plain model does: {problem}"
@@ -51,11 +50,6 @@ def for_inference(model: Detector, choice: Choice = "auto") -> Detector:
         raise ConfigError(
             f"the engine runs AdaDINO, this model is the peer {model.config.peer}; use engine auto "
             f"or off instead of {choice}."
-        )
-    if plain:
-        raise ConfigError(
-            "the engine runs models of red, green and blue at the images' own size, this one has "
-            f"bands of its own or enlarges; use engine auto or off instead of {choice}."
         )
     if choice == "fp8" and device.type != "cuda":
         raise ConfigError(f"engine fp8 needs an NVIDIA GPU, the model is on {device}; use bf16.")

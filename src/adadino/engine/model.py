@@ -13,7 +13,7 @@ from typing import Literal, Self, cast
 import torch
 from torch import Tensor, nn
 
-from adadino.config import BSCSConfig
+from adadino.config import BSCSConfig, Config
 from adadino.engine.cache import keep_compiled
 from adadino.engine.cuda import Graphs
 from adadino.engine.decoder import FastDecoder
@@ -126,6 +126,11 @@ class Engine(Detector):
         return cut_patches(images, self.config.backbone.patch)
 
 
+def runs(config: Config) -> bool:
+    """Whether the engine runs models of a configuration."""
+    return not config.bands.names and config.enlarge == 1
+
+
 def optimize(
     model: Detector,
     *,
@@ -149,6 +154,11 @@ def optimize(
     if not isinstance(model, AdaDINO):
         kind = "is a peer" if model.precision is None else "is an engine already"
         raise ConfigError(f"the engine runs AdaDINO; this model {kind}.")
+    if not runs(model.config):
+        raise ConfigError(
+            "the engine runs models of red, green and blue at the images' own size, this one has "
+            "bands of its own or enlarges; run it as it is (engine auto or off)."
+        )
     device = model.device
     cuda = device.type == "cuda"
     if cuda_graph and not cuda:

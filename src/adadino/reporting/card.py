@@ -124,6 +124,8 @@ def _parts(model: Detector, original: PeerSpec | None) -> list[str]:
         lines.append(
             f"Backbone: {backbone.name}, weights: {weights} (`{backbone.fingerprint}`). {theirs}"
         )
+    if config.bands.names:
+        lines.append(f"Takes {_bands(model)}.")
     if model.ancestors:
         parents = ", then ".join(f"{one['model']} (`{one['digest']}`)" for one in model.ancestors)
         lines.append(f"Started from a trained model: {parents}.")
@@ -139,6 +141,14 @@ def _parts(model: Detector, original: PeerSpec | None) -> list[str]:
     if config.classes.names:
         lines.append(f"Tells what changed into what: {', '.join(config.classes.names)}.")
     return [*lines, f"Trained parameters: {_trained(model):,}."]
+
+
+def _bands(model: Detector) -> str:
+    """The bands of a model that takes others than red, green and blue, and their scaling."""
+    bands, factor = model.config.bands, model.config.enlarge
+    spans = zip(bands.bands, *bands.limits, strict=True)
+    said = ", ".join(f"{band.name} ({low:g} to {high:g})" for band, low, high in spans)
+    return f"the bands {said}" + (f", enlarged {factor} times" if factor != 1 else "")
 
 
 def hub_card(
@@ -172,8 +182,8 @@ def hub_card(
     parts = [
         f"---\n{front}\n---",
         f"# {config.peer or f'AdaDINO on {config.backbone.name}'}",
-        "Finds what changed between two co-registered images of one place: RGB in, the probability "
-        "of change of every pixel out.",
+        f"Finds what changed between two co-registered images of one place: {_takes(model)} in, "
+        "the probability of change of every pixel out.",
         '```python\nimport adadino\nmodel = adadino.load("OWNER/NAME")  # or this folder\n'
         "probability = model.predict(before, after)\n```",
         "## Facts\n\n" + "\n".join(f"- {line}" for line in _facts(model, carried=carried)),
@@ -181,6 +191,10 @@ def hub_card(
     if figures:
         parts.append("## Figures\n\n" + _figures(figures))
     return "\n\n".join(parts) + "\n"
+
+
+def _takes(model: Detector) -> str:
+    return model.config.bands.text if model.config.bands.names else "RGB"
 
 
 def _facts(model: Detector, *, carried: bool) -> list[str]:
@@ -191,6 +205,8 @@ def _facts(model: Detector, *, carried: bool) -> list[str]:
         where = "in this repository" if carried else f"not here: `{backbone.weights or 'unnamed'}`"
         digest = f" ({backbone.fingerprint})" if backbone.fingerprint else ""
         lines.append(f"backbone: {backbone.name}, {where}{digest}")
+    if model.config.bands.names:
+        lines.append(f"takes {_bands(model)}")
     if (bscs := model.bscs) is not None:
         lines.append(f"FFN chunks executed: {bscs.k} of {bscs.chunks}")
     mean, std = (", ".join(map(str, v)) for v in model.normalize.values.values())

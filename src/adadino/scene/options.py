@@ -29,7 +29,9 @@ class SceneOptions:
     """
 
     threshold: Annotated[float, "Probability from which a pixel changed."] = 0.5
-    bands: Annotated[tuple[int, ...] | None, "Red, green, blue from 1: 3,2,1."] = None
+    bands: Annotated[
+        tuple[int, ...] | None, "Red, green, blue from 1: 3,2,1; or all of a model's bands."
+    ] = None
     scale: Annotated[tuple[float, float] | None, "Raw values that are black and white."] = None
     gsd: Annotated[float | None, "Resample to pixels of so many metres."] = None
     any_resolution: Annotated[bool, "Predict whatever the model was trained for."] = False

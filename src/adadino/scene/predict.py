@@ -22,17 +22,16 @@ from typing import TYPE_CHECKING
 
 from adadino.domain import Fit
 from adadino.errors import ConfigError, DatesWarning
-from adadino.files import write_atomic
 from adadino.geo.grid import Grid
 from adadino.geo.read.dates import Moment
 from adadino.geo.read.reader import PairReader
 from adadino.geo.read.source import ImagePath, OpenFile, open_dataset
 from adadino.geo.write.cog import BLOCK
-from adadino.geo.write.qml import colours_qml
 from adadino.geo.write.stac import file_times, write_item
 from adadino.runtime.protocol import Runner
 from adadino.runtime.runner import open_runner
 from adadino.scene.classes import find_class_polygons, write_classes
+from adadino.scene.colours import shown_bands, write_colours
 from adadino.scene.extent import Extent
 from adadino.scene.facts import scene_facts, scene_tags, scene_used
 from adadino.scene.fit import check_scene
@@ -223,43 +222,13 @@ def _predict(
             notes = (*pair.warnings, *fit.sentences, *forward.warnings)
             notes = (*notes, *_unplaced(pair.reader.grid), *undated)
             result = dataclasses.replace(result, warnings=notes)
-            styles = _write_colours(pair.reader, targets.mask)
+            styles = write_colours(pair.reader, targets.mask)
             result = dataclasses.replace(result, outputs=(*result.outputs, *styles))
             if targets.report is not None:
                 from adadino.scene.report import write_report
 
                 write_report(result, targets.report, tags)
     return result
-
-
-def _shown_bands(reader: PairReader, options: SceneOptions) -> tuple[int, ...] | None:
-    """The numbers of red, green and blue, where a model reads other bands, too."""
-    first, second = (tuple(bands.indexes[p] for p in bands.rgb) for bands in reader.bands)
-    if len(reader.bands[0].indexes) == 3 and not reader.bands[0].names:
-        return options.bands
-    return first if first == second and all(first) else None
-
-
-def _write_colours(reader: PairReader, mask: Path) -> list[Path]:
-    """QGIS styles of the dates in true and false colour, where a model reads bands by name."""
-    bands, other = reader.bands
-    if not bands.names or mask.suffix.lower() == ".png":
-        return []
-    views = {"true": bands.rgb}
-    if bands.nir in bands.indexes:
-        views["false"] = (bands.indexes.index(bands.nir), *bands.rgb[:2])
-    written = []
-    for name, places in views.items():
-        numbers = [bands.indexes[place] for place in places]
-        if not all(numbers) or bands.indexes != other.indexes:
-            continue
-        low, high = (
-            [values[p] for p in places] for values in (reader.stretch.low, reader.stretch.high)
-        )
-        path = mask.with_name(f"{mask.stem}-{name}-colour.qml")
-        write_atomic(path, colours_qml(numbers, low, high))
-        written.append(path)
-    return written
 
 
 def _write(
@@ -301,7 +270,7 @@ def _write(
         before=pair.before,
         after=pair.after,
         threshold=options.threshold,
-        bands=_shown_bands(pair.reader, options),
+        bands=shown_bands(pair.reader, options),
         scale=options.scale,
         gsd=options.gsd,
         names=pair.names,

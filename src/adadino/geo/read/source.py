@@ -210,11 +210,11 @@ class Source:
         indexes = self.bands.indexes
         there = sorted({index for index in indexes if index})
         values = np.asarray(dataset.read(there, window=window, out_dtype="float32"))
-        if len(there) == len(indexes) and there == list(indexes):
-            return values
-        absent = np.full((1, *values.shape[1:]), BELOW, np.float32)
-        places = {index: place for place, index in enumerate(there)}
-        return np.concatenate([values, absent])[[places.get(i, len(there)) for i in indexes]]
+        if 0 in indexes:
+            there.append(0)
+            absent = np.full((1, *values.shape[1:]), BELOW, np.float32)
+            values = np.concatenate([values, absent])
+        return values[[there.index(index) for index in indexes]]
 
 
 def _warped(dataset: Any, bands: Bands, warp: Warp) -> Any:

@@ -78,6 +78,12 @@ def check_model(model: Detector, part: Part) -> AdaDINO:
     Raises:
         ConfigError: It is a peer, or has no adapters where they were asked for.
     """
+    if model.config.bands.names or model.config.enlarge != 1:
+        raise ConfigError(
+            "adapt learns from tiles of red, green and blue at their own size; this model takes "
+            f"{model.config.bands.text}, enlarged {model.config.enlarge} times. Train it with "
+            "--init instead."
+        )
     if not isinstance(model, AdaDINO):
         raise ConfigError(
             f"{model.config.peer} is a peer, and only AdaDINO is adapted; go on training it with "
