@@ -17,7 +17,14 @@ from adadino.cli.output import print_json, print_table, progress
 def command(
     name: Annotated[
         Literal[
-            "levir-cd", "levir-cd-plus", "whu-cd", "sysu-cd", "clcd", "oscd", "second", "from-to",
+            "levir-cd",
+            "levir-cd-plus",
+            "whu-cd",
+            "sysu-cd",
+            "clcd",
+            "oscd",
+            "second",
+            "from-to",
             "folder",
         ],
         typer.Argument(
