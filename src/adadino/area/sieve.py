@@ -48,8 +48,8 @@ class _Edges(NamedTuple):
     """The labels there."""
     sides: tuple[Labels, Labels, Labels, Labels]
     """For each pixel of top, left, bottom and right the place in `numbers` from 1, or 0."""
-    counts: Labels
-    """The pixels of each in the unit."""
+    pixels: Labels
+    """How many each has in the unit."""
     opened: NDArray[np.bool_]
     """Whether each of them reaches nodata, or an edge with no unit beyond."""
 
@@ -139,7 +139,7 @@ class _Group(NamedTuple):
 
     which: NDArray[np.intp]
     """For each entry of each unit its group."""
-    counts: Labels
+    pixels: Labels
     opened: NDArray[np.bool_]
 
 
@@ -171,7 +171,7 @@ def _decide(
         waiting[unit.row + unit.height, unit.col, 0] = bottom
         waiting[unit.row, unit.col + unit.width, 1] = right
         numbers.append(edges.numbers)
-        counts.append(edges.counts)
+        counts.append(edges.pixels)
         opened.append(edges.opened)
     which, size = groups(parent)
     count, free = np.zeros(size, np.int64), np.zeros(size, bool)
@@ -195,16 +195,16 @@ def _small_changes(
                 flags, np.zeros(flags.shape, np.float32), task.unit.row, task.unit.col
             )
             pieces.append(take(part.pieces, some - 1))
-        return union(pieces, group.which, len(group.counts)).outlines
+        return union(pieces, group.which, len(group.pixels)).outlines
 
-    small: NDArray[np.bool_] = areas(outlines, group.counts, rules.scene.grid) < rules.min_area
+    small: NDArray[np.bool_] = areas(outlines, group.pixels, rules.scene.grid) < rules.min_area
     return small
 
 
 def _small_holes(
     rules: _Rules, tasks: Sequence[_Task], numbers: list[Labels], group: _Group
 ) -> NDArray[np.bool_]:
-    small: NDArray[np.bool_] = group.counts * _pixel(rules.scene.grid) < rules.min_area
+    small: NDArray[np.bool_] = group.pixels * _pixel(rules.scene.grid) < rules.min_area
     return small & ~group.opened
 
 
