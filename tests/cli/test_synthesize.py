@@ -166,7 +166,7 @@ def test_geotiffs_have_a_place_and_the_pixels_of_the_pngs(adadino, tmp_path):
     for tif, png in zip(tifs, pngs, strict=True):
         for one, other in zip(tif, png, strict=True):
             np.testing.assert_array_equal(one, other)
-    for path in tifs.pairs[0][1:]:
+    for path in tifs.pairs[0][1:4]:
         with rasterio.open(path) as raster:
             assert path.suffix == ".tif"
             assert raster.crs.to_epsg() == 32633

@@ -185,6 +185,8 @@ def _named(classes: ClassesConfig, codes: Any) -> dict[int, tuple[int, int]]:
             raise ConfigError(f"code {code} must have two classes, from and to")
         for one in pair:
             if one not in classes.names:
-                raise ConfigError(f"code {code} names {one!r}, which is not among the names")
+                raise ConfigError(
+                    f"code {code} names {one!r}, which is not among the names; add it to them"
+                )
         pairs[int(code)] = (classes.names.index(pair[0]) + 1, classes.names.index(pair[1]) + 1)
     return pairs

@@ -37,7 +37,9 @@ def domain_of(pairs: PairFolder, *, resolution: Range | None = None) -> Domain:
         pairs: The training pairs.
         resolution: Their ground resolution, if the user says it.
     """
-    return Domain(resolution or folder_resolution(pairs.pairs), look_of_all(_images(pairs)))
+    # A look is that of red, green and blue.
+    look = look_of_all(_images(pairs)) if pairs.bands is None else {}
+    return Domain(resolution or folder_resolution(pairs.pairs), look)
 
 
 def folder_resolution(pairs: Sequence[PairFiles]) -> Range | None:
