@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import http.client
 import json
+import os
 import random
 import shutil
 import signal
 import socket
 import subprocess
+import sys
 import threading
 import time
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -24,6 +26,11 @@ SKEWED = (
     b"<?xml version='1.0'?><Error><Code>RequestTimeTooSkewed</Code><Message>The difference "
     b"between the request time and the current time is too large.</Message></Error>"
 )
+
+
+def find_program(name: str) -> str | None:
+    """A program on the path, or beside the Python that runs the tests, which may not be on it."""
+    return shutil.which(name, path=f"{Path(sys.executable).parent}:{os.environ['PATH']}")
 
 
 def free_port() -> int:
@@ -64,7 +71,7 @@ class Server:
 
     def start(self) -> None:
         command = [
-            shutil.which("weed") or "weed", "mini", f"-dir={self.folder / 'data'}",
+            find_program("weed") or "weed", "mini", f"-dir={self.folder / 'data'}",
             "-ip=127.0.0.1", "-ip.bind=127.0.0.1", "-webdav=false", "-admin.ui=false",
             f"-s3.config={self.folder / 's3.json'}", "-s3.autoCreateBucket=false",
             f"-bucket={BUCKET}", *(f"-{name}={port}" for name, port in self.ports.items()),

