@@ -42,7 +42,9 @@ def command(
     pairs = [] if samples is None else _read(samples)
     loaded = load(model, backbone=backbone)
     if not quiet and not json:
-        typer.echo("exporting and comparing; one to two minutes for tiny, longer for larger models", err=True)
+        typer.echo(
+            "exporting and comparing; tiny takes one to two minutes, larger ones more", err=True
+        )
     done = export(loaded, output, options, samples=pairs, overwrite=overwrite)
     if json:
         print_json({"output": done.path} | {name: getattr(done, name) for name in FACTS})
